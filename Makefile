@@ -1,0 +1,43 @@
+# Everything happens in the project's own .venv; nothing else on the machine is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+
+.PHONY: run test test-slow lint bench format clean
+
+run: .venv/installed  ## the main job
+	$(BIN)/ssmarl simulate --scenario navigation --num-agents 3 --out runs/demo/navigation-n3.npz
+	$(BIN)/ssmarl simulate --scenario navigation --num-agents 96 --out runs/demo/navigation-n96.npz
+
+test: .venv/installed-test lint  ## what CI runs
+	$(BIN)/pytest -n 2
+
+test-slow: .venv/installed-test  ## learning checks too
+	$(BIN)/pytest -n 2 -m "slow or not slow"
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed
+	$(BIN)/ssmarl bench
+
+clean:
+	rm -rf .venv .cache build runs
+
+.venv/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ssmarl needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+.venv/installed-test: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet --editable '.[test]'
+	@touch .venv/installed $@

@@ -1,0 +1,77 @@
+"""`ssmarl bench`: throughput on this machine."""
+
+import json
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from ssmarl.bench.env import bench_env
+from ssmarl.bench.scale import bench_scale
+from ssmarl.devices import use_all_cores
+from ssmarl.errors import InputError
+from ssmarl.types import Json
+
+Part = Literal["env", "scale"]
+PARTS = {"env": bench_env, "scale": bench_scale}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure throughput on this machine. Nothing else should run meanwhile."""
+
+    only: tuple[Part, ...] = ("env", "scale")
+    """Which parts: env (steps a second at n = 3), scale (one step at up to 10,000 agents)."""
+    json: Path | None = None
+    """Also write the figures to this file."""
+
+    def run(self) -> None:
+        """Measure, print, write."""
+        if self.json is not None and not self.json.parent.is_dir():
+            raise InputError(f"json file {self.json}: no such folder")
+        use_all_cores()
+        figures: Json = {}
+        console = Console()
+        for part in dict.fromkeys(self.only):
+            with console.status(f"measuring {part}"):
+                figures |= PARTS[part]()
+        figures["versions"] = versions()
+        console.print(_table(figures))
+        if self.json is not None:
+            _write(self.json, figures)
+
+
+def versions() -> Json:
+    """What the figures were measured with."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.machine(),
+        "devices": f"{jax.device_count()} × {jax.default_backend()}",
+        **{name: version(name) for name in ("ssmarl", "jax", "jaxlib", "equinox", "numpy")},
+    }
+
+
+def _write(path: Path, figures: Json) -> None:
+    try:
+        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"json file {path}: {error.strerror or error}") from None
+
+
+def _table(figures: Json) -> Table:
+    table = Table("what", "figure", title=f"ssmarl bench ({figures['versions']['devices']})")
+    table.columns[1].justify = "right"
+    for batch, rate in figures.get("env_by_batch", {}).items():
+        table.add_row(f"environment steps/s, n = 3, {batch} environments", f"{rate:,.0f}")
+    for row in figures.get("scale", ()):
+        table.add_row(
+            f"world + graph step, n = {row['n']:,}",
+            f"{row['world_ms']:.3f} ms, {1e3 * row['world_ms'] / row['n']:.2f} µs/agent, "
+            f"{row['peak_mb']:.0f} MB",
+        )
+    return table

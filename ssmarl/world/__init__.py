@@ -1,0 +1,1 @@
+"""Safe MPE: the particle world with costs, as pure functions."""

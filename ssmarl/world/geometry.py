@@ -1,0 +1,34 @@
+"""Lengths and angles whose values and gradients stay finite everywhere."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
+    """Euclidean length; at zero its gradient is zero instead of NaN."""
+    square = squared_length(vector)
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+
+
+def squared_length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
+    """x² + y², written out so that every caller rounds alike."""
+    x, y = vector[..., 0], vector[..., 1]
+    return x * x + y * y
+
+
+def direction(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape 2"]:
+    """Unit vector; the zero vector has direction zero."""
+    norm = length(vector)
+    return vector / jnp.where(norm > 0, norm, 1.0)[..., None]
+
+
+def polar_angle(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
+    """Angle from the x axis in [0, 2π)."""
+    angle = jnp.arctan2(vector[..., 1], vector[..., 0])
+    return jnp.where(angle < 0, angle + 2 * jnp.pi, angle)
+
+
+def on_circle(angle: Float[Array, "*shape"]) -> Float[Array, "*shape 2"]:
+    """Unit vectors at the given angles."""
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)

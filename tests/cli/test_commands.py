@@ -1,0 +1,117 @@
+"""The command line: what it prints, and one line with status 2 for whatever is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.bench.env import bench_env
+from ssmarl.bench.scale import measure
+from ssmarl.cli import bench
+from ssmarl.cli.main import main
+from ssmarl.world.constraints import CONSTRAINTS
+from ssmarl.world.scenarios import SCENARIOS
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "my_scenario.py"
+
+
+def test_list_names_everything(capsys):
+    assert main(["list"]) == 0
+    output = capsys.readouterr().out
+    for name in (*SCENARIOS, *CONSTRAINTS):
+        assert name in output
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert ssmarl.__version__ in capsys.readouterr().out
+    for args in ([], ["--help"], ["simulate", "--help"], ["bench", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            main(args)
+        assert stop.value.code == 0
+        assert "ssmarl" in capsys.readouterr().out
+
+
+def test_simulate_saves_what_it_shows(tmp_path, capsys):
+    out = tmp_path / "episode.npz"
+    args = ["simulate", "--num-agents", "2", "--episode-length", "30", "--seed", "3"]
+    args += ["--constraint", "collision=1", "effort=20", "--out", str(out)]
+    assert main(args) == 0
+    output = capsys.readouterr().out
+    with np.load(out) as saved:
+        assert f"{saved['reward'].sum():.2f}" in output
+        assert saved["cost"].shape == (30, 2, 2)
+
+
+def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, capsys):
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps({"agents": [[0, 0]], "goals": [[1, 1]], "side": 4}))
+    assert main(["simulate", "--layout", str(layout), "--action-limit", "none"]) == 0
+    assert "unclipped" in capsys.readouterr().out
+    assert main(["simulate", "--scenario", f"{EXAMPLE}:rendezvous", "--num-agents", "4"]) == 0
+    assert "rendezvous" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("fly", "fly"),
+        ("simulate --num-agents x", "--num-agents"),
+        ("simulate --num-agents 0", "num_agents is 0"),
+        ("simulate --num-agnts 3", "--num-agnts"),
+        ("simulate --scenario maze", "navigation, safety, formation, line"),
+        ("simulate --scenario maze.py:maze", "no such file"),
+        ("simulate --scenario formation --num-agents 32", "at most 31"),
+        ("simulate --num-obstacles 500", "at most 240"),
+        ("simulate --layout nothing.json", "nothing.json"),
+        ("simulate --driver fly", "still, random, straight"),
+        ("simulate --out episode.txt", "must end in .npz or .csv"),
+        ("simulate --constraint crash=1", "choose from collision"),
+        ("simulate --constraint collision=1 --cost-limit 2", "exclude each other"),
+        ("simulate --action-limit 0", "action_limit is 0"),
+        ("bench --only fly", "fly"),
+        ("bench --json nowhere/bench.json", "no such folder"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(args, message, capsys):
+    assert main(args.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("ssmarl: ")
+    assert captured.out == ""
+
+
+def test_wrong_types_from_python_are_refused_without_the_type_checker():
+    """Tests check every annotation; a user's program does not, and gets the same clear error."""
+    for call in ("num_agents=2.5", "goal_edges='all'", "search=ssmarl.Search(method='fast')"):
+        program = f"import ssmarl; ssmarl.make('navigation', **dict({call}))"
+        result = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+        assert "InputError" in result.stderr.splitlines()[-1]
+
+
+def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
+    """The real measurements, on small sizes."""
+    monkeypatch.setattr(
+        bench,
+        "PARTS",
+        {"env": lambda: bench_env(batches=(32,)), "scale": lambda: {"scale": [measure(5)]}},
+    )
+    path = tmp_path / "bench.json"
+    assert main(["bench", "--only", "env", "scale", "--json", str(path)]) == 0
+    figures = json.loads(path.read_text())
+    assert figures["env_steps_per_s"] > 0
+    assert figures["env_batch"] == 32
+    assert figures["env_steps_per_s_32"] == figures["env_steps_per_s"]
+    (row,) = figures["scale"]
+    assert row["n"] == 5
+    assert row["world_ms"] > 0
+    assert row["peak_mb"] > 0
+    assert figures["versions"]["jax"]
+    assert "n = 5" in capsys.readouterr().out

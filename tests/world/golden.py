@@ -1,0 +1,74 @@
+"""Recorded transitions of the reference world, and how a state is injected into ours."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from ssmarl.world.env import Env
+from ssmarl.world.near import Search
+from ssmarl.world.scenarios import SCENARIOS
+from ssmarl.world.state import WorldState
+
+OWN = Path(__file__).parent.parent / "data" / "golden"
+SHARED = Path(
+    os.environ.get(
+        "SSMARL_GOLDEN", Path(__file__).parent.parent.parent.parent / "shared" / "golden"
+    )
+)
+
+
+def recordings(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.npz"))
+
+
+def reference_env(recording, name: str, method) -> Env:
+    """The unclipped world of a recording, with its own sizes."""
+    scenario = SCENARIOS[name.split("_", maxsplit=1)[0]]
+    world = dataclasses.replace(
+        scenario.world(int(recording["n"]), None),
+        action_limit=None,
+        num_obstacles=len(recording["obstacle_pos"]),
+        agent_radius=float(recording["agent_radius"]),
+    )
+    return Env(scenario, world, goal_edges=scenario.goal_edges, search=Search(method=method))
+
+
+def inject(recording, position, velocity) -> WorldState:
+    """A recorded moment as a state of ours; the target is filled in by the step."""
+    return WorldState(
+        position=position,
+        velocity=velocity,
+        target=jnp.zeros_like(position),
+        landmark=jnp.asarray(recording["landmark_pos"], float),
+        obstacle=jnp.asarray(recording["obstacle_pos"], float),
+        obstacle_radius=jnp.asarray(recording["obstacle_radius"], float),
+        step=jnp.zeros((), jnp.int32),
+        placed=jnp.array(True),
+    )
+
+
+def near_a_threshold(recording, name: str) -> np.ndarray:
+    """Agent steps [T, n] where rounding may decide: a contact, an arrival, or the polar angle."""
+    close = 1e-5
+    position = recording["pos"][1:]
+    landmark, obstacle = recording["landmark_pos"], recording["obstacle_pos"]
+    radius = float(recording["agent_radius"])
+
+    def distances(others):
+        return np.linalg.norm(position[:, :, None] - others, axis=-1)
+
+    peers = distances(position[:, None])
+    doubtful = (np.abs(peers - 2 * radius) < close).any(-1)
+    contact = radius + recording["obstacle_radius"]
+    doubtful |= (np.abs(distances(obstacle[None, None]) - contact) < close).any(-1)
+    if name.startswith(("navigation", "safety")):
+        arrival = np.linalg.norm(position - landmark, axis=-1) - radius / 3
+        doubtful |= np.abs(arrival) < close
+    if name.startswith("formation"):
+        offset = position - landmark
+        angle = (np.arctan2(offset[..., 1], offset[..., 0]) % (2 * np.pi)).min(-1)
+        doubtful |= (np.minimum(angle, 2 * np.pi - angle) < close)[:, None]
+    return doubtful

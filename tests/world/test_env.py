@@ -1,0 +1,211 @@
+"""The environment as a whole: time limit, costs, collisions, batches."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.world.batch import reset_all, step_all
+from ssmarl.world.constraints import CONSTRAINTS, parse
+
+KEY = jax.random.key(0)
+REST = jnp.zeros((3, 2))
+
+
+def touching_trio(**options):
+    """Agents 0 and 1 overlap each other, agent 1 an obstacle too, agent 2 nothing."""
+    env = ssmarl.make(
+        layout={
+            "agents": [[-1.5, 0], [0, 0], [1.5, 1.5]],
+            "goals": [[-1, 1], [0, 1], [1, 1]],
+            "obstacles": [[0.5, 0]],
+            "side": 4,
+        },
+        **options,
+    )
+    state = env.reset(KEY)
+    return env, dataclasses.replace(
+        state, position=jnp.array([[0.12, 0.0], [0.29, 0.0], [1.5, 1.5]])
+    )
+
+
+def test_costs_count_what_is_overlapped_after_the_step():
+    env, state = touching_trio(
+        constraints=["collision=1", "agent_collision=1", "obstacle_collision=2"]
+    )
+    # One step pushes agents 0 and 1 apart; measure where they stand by not moving at all.
+    frozen = dataclasses.replace(env, world=dataclasses.replace(env.world, stiffness=1e-9, dt=1e-9))
+    _, outcome = frozen.step(state, REST)
+    np.testing.assert_array_equal(outcome.cost, [[1, 1, 0], [2, 1, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(outcome.contacts, [1, 2, 0])
+
+
+def test_margin_widens_the_contact_distance():
+    env, state = touching_trio(constraints=["collision=1,margin=0.3"])
+    apart = dataclasses.replace(state, position=jnp.array([[-1.0, 0.0], [-0.55, 0.0], [1.5, 1.5]]))
+    _, outcome = env.step(apart, REST)
+    np.testing.assert_array_equal(outcome.cost[:, 0], [1, 1, 0])
+    np.testing.assert_array_equal(outcome.contacts, [0, 0, 0])
+
+
+def test_boundary_speed_and_effort():
+    env = ssmarl.make(
+        layout={
+            "agents": [[1.9, 0], [0, 0], [0, 1]],
+            "goals": [[1, 1], [-1, 0], [-1, 1]],
+            "side": 4,
+        },
+        constraints=["boundary=1", "speed=1,v_max=1.2", "effort=5"],
+    )
+    state = dataclasses.replace(
+        env.reset(KEY), velocity=jnp.array([[1.5, 0.0], [0.0, 1.7], [0.0, 0.0]])
+    )
+    action = jnp.array([[1.0, 0.0], [0.0, 0.0], [9.0, 9.0]])  # clipped to (1, 1)
+    after, outcome = env.step(state, action)
+    assert float(after.position[0, 0]) > 2
+    effort = (1 + 0 + 2) / 3
+    np.testing.assert_allclose(
+        outcome.cost, [[1, 1, effort], [0, 1, effort], [0, 0, effort]], rtol=1e-6
+    )
+    half = ssmarl.make(num_agents=3, constraints=["boundary=1,side=0.2"])
+    _, outcome = half.step(half.reset(KEY), REST)
+    np.testing.assert_array_equal(outcome.cost, 1)
+
+
+@pytest.mark.parametrize("method", ["dense", "grid"])
+def test_collisions_count_events_not_steps(method):
+    """Two agents driven at each other: one event each, many contact-steps; brute force agrees."""
+    env = ssmarl.make(
+        "navigation", 8, num_obstacles=6, search=ssmarl.Search(method=method), episode_length=60
+    )
+
+    @jax.jit
+    def episode(key):
+        def step(state, _):
+            action = -2 * state.position  # everybody to the middle
+            after, outcome = env.step(state, action)
+            return after, (after, outcome)
+
+        start = env.reset(key)
+        return start, jax.lax.scan(step, start, None, length=60)[1]
+
+    start, (states, outcomes) = episode(jax.random.key(4))
+    positions = np.concatenate([np.asarray(start.position)[None], np.asarray(states.position)])
+    obstacle = np.asarray(start.obstacle)
+    events = np.zeros(8)
+    before = np.zeros((8, 14), bool)
+    for t, position in enumerate(positions):
+        bodies = np.concatenate([position, obstacle])
+        contact = np.r_[np.full(8, 0.2), np.full(6, 0.25)]
+        now = np.linalg.norm(position[:, None] - bodies[None], axis=-1) < contact
+        now[np.arange(8), np.arange(8)] = False
+        if t > 0:
+            events += (now & ~before).sum(axis=1)
+        before = now
+    np.testing.assert_array_equal(np.asarray(outcomes.collisions).sum(axis=0), events)
+    assert np.asarray(outcomes.contacts).sum() > events.sum() > 0
+
+
+def test_time_limit_is_truncation_and_batches_start_anew():
+    env = ssmarl.make("navigation", 2, episode_length=3)
+    state = reset_all(env, KEY, 5)
+    step = jax.jit(lambda state, key: step_all(env, state, jnp.ones((5, 2, 2)), key))
+    # Environment 0 is a step ahead of the others.
+    state = dataclasses.replace(state, step=state.step.at[0].add(1))
+    for t, expected in enumerate([[0] * 5, [1, 0, 0, 0, 0], [0, 1, 1, 1, 1]]):
+        before = state
+        transition = step(before, jax.random.fold_in(KEY, t))
+        over = np.array(expected, bool)
+        np.testing.assert_array_equal(transition.outcome.truncated, over)
+        state = transition.state
+        np.testing.assert_array_equal(np.asarray(state.step)[over], 0)
+        assert (np.asarray(state.position) != np.asarray(before.position)).any()
+        np.testing.assert_array_equal(
+            np.asarray(state.position)[~over], np.asarray(transition.final.position)[~over]
+        )
+        if over.any():
+            assert not np.asarray(state.velocity)[over].any()
+            # The final state is kept for bootstrapping.
+            assert (np.asarray(transition.final.step)[over] == 3).all()
+            assert np.asarray(transition.final.velocity)[over].any()
+
+
+def test_targets_follow_the_moving_team():
+    env = ssmarl.make("formation", 3)
+    state = env.reset(KEY)
+    after, outcome = jax.jit(env.step)(state, jnp.ones((3, 2)))
+    expected = env.scenario.targets(env.world, after.position, after.landmark)
+    np.testing.assert_allclose(after.target, expected, atol=1e-6)
+    distance = np.linalg.norm(np.asarray(after.position - after.target), axis=1)
+    np.testing.assert_allclose(outcome.distance, distance, rtol=1e-5)
+    np.testing.assert_allclose(outcome.reward, -distance.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("collision", "NAME=LIMIT"),
+        ("collision=x", "NAME=LIMIT"),
+        ("collision=-1", "at least 0"),
+        ("collision=nan", "finite"),
+        ("crash=1", "choose from collision"),
+        ("collision=1,width=2", "choose from margin"),
+        ("effort=1,margin=2", "it has none"),
+        ("collision=1,margin=inf", "finite"),
+    ],
+)
+def test_wrong_constraints_are_refused(text, message):
+    with pytest.raises(ssmarl.InputError, match=message):
+        parse(text)
+
+
+def test_constraints_are_checked_together():
+    with pytest.raises(ssmarl.InputError, match="twice"):
+        ssmarl.make(constraints=["collision=1", "collision=2"])
+    with pytest.raises(ssmarl.InputError, match="at least one"):
+        ssmarl.make(constraints=[])
+    with pytest.raises(ssmarl.InputError, match=r"margin 5 .* at most 0\.75"):
+        ssmarl.make(constraints=["collision=1,margin=5"])
+
+
+def test_constraints_print_as_they_are_written():
+    for text in ("collision=1", "speed=0.5,v_max=1.2"):
+        assert str(parse(text)) == text
+
+
+def test_a_constraint_of_ones_own():
+    @ssmarl.register_constraint
+    def far_away(now, *, limit: float = 1.0):
+        """1 when further than `limit` from the target."""
+        return (now.distance > limit).astype(now.distance.dtype)
+
+    try:
+        env = ssmarl.make("navigation", 3, constraints=["collision=1", "far_away=3,limit=0.5"])
+        _, outcome = env.step(env.reset(KEY), REST)
+        np.testing.assert_array_equal(outcome.cost[:, 1], outcome.distance > 0.5)
+        with pytest.raises(ssmarl.InputError, match="exists already"):
+            ssmarl.register_constraint(lambda_named("far_away"))
+    finally:
+        del CONSTRAINTS["far_away"]
+
+
+def lambda_named(name):
+    def cost(now):
+        return now.distance
+
+    cost.__name__ = name
+    return cost
+
+
+def test_no_obstacles_and_one_agent():
+    env = ssmarl.make("navigation", 1, num_obstacles=0)
+    state = env.reset(KEY)
+    after, outcome = env.step(state, jnp.ones((1, 2)))
+    graph = env.graph(after)
+    assert outcome.cost.shape == (1, 1)
+    assert graph.agents.mask.shape == (1, 0)
+    assert graph.obstacles.mask.shape == (1, 0)
+    assert graph.goals.mask.shape == (1, 1)

@@ -1,0 +1,185 @@
+"""Layouts, trajectories and scenarios that live in the user's own files."""
+
+import csv
+import json
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.world.drivers import DRIVERS
+from ssmarl.world.scenarios import SCENARIOS
+from ssmarl.world.trajectory import record, save
+
+KEY = jax.random.key(0)
+GOOD = {
+    "agents": [[-1.5, 0.0], [1.5, 0.0]],
+    "goals": [[1.5, 0.0], [-1.5, 0.0]],
+    "obstacles": [[0.0, 0.5], {"at": [0.0, -0.7], "radius": 0.3}],
+    "side": 4.0,
+}
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "my_scenario.py"
+
+
+def test_a_layout_from_a_file(tmp_path):
+    path = tmp_path / "layout.json"
+    path.write_text(json.dumps(GOOD))
+    env = ssmarl.make("navigation", layout=path)
+    state = env.reset(KEY)
+    assert (env.world.num_agents, env.world.num_obstacles, env.world.side) == (2, 2, 4.0)
+    np.testing.assert_allclose(state.position, GOOD["agents"])
+    np.testing.assert_allclose(state.target, GOOD["goals"])
+    np.testing.assert_allclose(state.obstacle_radius, [0.15, 0.3])
+    assert bool(state.placed)
+    for key in range(3):
+        np.testing.assert_array_equal(env.reset(jax.random.key(key)).position, state.position)
+
+
+def test_a_layout_for_formation_may_put_the_landmark_into_an_obstacle():
+    env = ssmarl.make(
+        "formation",
+        layout={"agents": [[0, 1], [1, 0]], "goals": [[0, 0]], "obstacles": [[0, 0]]},
+    )
+    assert env.world.num_obstacles == 1
+    assert env.reset(KEY).target.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"agent": []}, "unknown key 'agent'"),
+        ({"agents": []}, "agents is empty"),
+        ({"agents": "here"}, "agents must be a list"),
+        ({"agents": [[0, 0], [1]]}, r"agents\[1\] is \[1\]"),
+        ({"agents": [[0, 0], [1, "x"]]}, r"agents\[1\] holds 'x'"),
+        ({"agents": [[0, 0], [1, float("nan")]]}, r"agents\[1\] holds nan"),
+        ({"goals": [[1, 0]]}, "1 goals, but navigation with 2 agents has 2"),
+        ({"goals": None}, "goals must be a list"),
+        ({"side": -4}, "side is -4"),
+        ({"side": True}, "side holds True"),
+        ({"side": 2}, r"agent 0 at \[-1.5, 0\] lies outside"),
+        ({"agents": [[0, 0.4], [1, 0]]}, "agent 0 at .* overlaps obstacle 0"),
+        ({"agents": [[1, 0], [1.1, 0]]}, "agent 1 at .* overlaps agent 0"),
+        ({"goals": [[1, 0], [0, -0.5]]}, "goal 1 at .* overlaps obstacle 1"),
+        ({"goals": [[1, 0], [1, 0.1]]}, "goal 1 at .* overlaps goal 0"),
+        ({"obstacles": [{"radius": 1}]}, r"obstacles\[0\] must be"),
+        ({"obstacles": [{"at": [0, 0], "radius": 0}]}, "it must be positive"),
+    ],
+)
+def test_wrong_layouts_are_refused(change, message):
+    with pytest.raises(ssmarl.InputError, match=message):
+        ssmarl.make("navigation", layout={**GOOD, **change})
+
+
+def test_layout_and_numbers_must_agree():
+    with pytest.raises(ssmarl.InputError, match="num_agents is 3, but the layout has 2"):
+        ssmarl.make("navigation", 3, layout=GOOD)
+
+
+@pytest.mark.parametrize("content", ["{", "[1, 2]", "\x00"])
+def test_damaged_layout_files_are_refused(tmp_path, content):
+    path = tmp_path / "layout.json"
+    path.write_text(content)
+    with pytest.raises(ssmarl.InputError, match="layout"):
+        ssmarl.make("navigation", layout=path)
+    with pytest.raises(ssmarl.InputError, match="No such file"):
+        ssmarl.make("navigation", layout=tmp_path / "nothing.json")
+
+
+def episode(env):
+    return jax.jit(lambda key: record(env, key, partial(DRIVERS["straight"], env)))(KEY)
+
+
+def test_trajectories_survive_saving(tmp_path):
+    env = ssmarl.make(layout=GOOD, constraints=["collision=1", "speed=2"], episode_length=20)
+    trajectory = episode(env)
+    save(trajectory, env, tmp_path / "deep" / "episode.npz")
+    with np.load(tmp_path / "deep" / "episode.npz") as saved:
+        for name, value in vars(trajectory).items():
+            np.testing.assert_array_equal(saved[name], value)
+        facts = json.loads(str(saved["facts"]))
+    assert facts["scenario"] == "navigation"
+    assert facts["constraints"] == ["collision=1", "speed=2"]
+    assert facts["agent_radius"] == 0.1
+
+    save(trajectory, env, tmp_path / "episode.csv")
+    with (tmp_path / "episode.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 21 * 2
+    assert float(rows[2 * 7 + 1]["x"]) == pytest.approx(float(trajectory.position[7, 1, 0]))
+    assert float(rows[2 * 7]["cost_speed"]) == float(trajectory.cost[7, 0, 1])
+    assert rows[-1]["reward"] == ""
+
+
+def test_a_trajectory_replays_step_by_step():
+    env = ssmarl.make(layout=GOOD, episode_length=20)
+    trajectory = episode(env)
+    state = env.reset(KEY)
+    for t in range(20):
+        np.testing.assert_allclose(state.position, trajectory.position[t], atol=1e-5)
+        state, outcome = STEP[0](state, trajectory.action[t])
+        np.testing.assert_allclose(outcome.reward, trajectory.reward[t], atol=1e-4)
+
+
+STEP = [jax.jit(ssmarl.make(layout=GOOD, episode_length=20).step)]
+
+
+def test_wrong_trajectory_files_are_refused(tmp_path):
+    env = ssmarl.make(layout=GOOD, episode_length=2)
+    with pytest.raises(ssmarl.InputError, match=r"must end in \.npz or \.csv"):
+        save(episode(env), env, tmp_path / "episode.txt")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ssmarl.InputError, match="trajectory file"):
+        save(episode(env), env, tmp_path / "file" / "episode.npz")
+
+
+def test_the_straight_driver_arrives():
+    """Blind, but on its way: the reference for 'no avoidance at all'."""
+    env = ssmarl.make("navigation", 3)
+    drive = jax.jit(jax.vmap(lambda key: record(env, key, partial(DRIVERS["straight"], env))))
+    trajectories = drive(jax.random.split(KEY, 200))
+    distance = np.linalg.norm(
+        np.asarray(trajectories.position[:, -1] - trajectories.target[:, -1]), axis=-1
+    )
+    assert (distance < 0.1).mean() > 0.9
+    safe = (np.asarray(trajectories.contacts).sum(axis=1) == 0).mean()
+    assert 0.5 < safe < 0.75
+
+
+def test_a_scenario_from_the_users_own_file():
+    by_name = ssmarl.make(f"{EXAMPLE}:rendezvous", 5)
+    by_variable = ssmarl.make(f"{EXAMPLE}:RENDEZVOUS", 5)
+    for env in (by_name, by_variable):
+        assert env.scenario.name == "rendezvous"
+        trajectory = episode(env)
+        assert bool(np.isfinite(np.asarray(trajectory.reward)).all())
+    assert "rendezvous" not in SCENARIOS
+
+
+def test_registered_scenarios_are_known_by_name():
+    scenario = ssmarl.find_scenario(f"{EXAMPLE}:rendezvous")
+    try:
+        ssmarl.register_scenario(scenario)
+        assert ssmarl.make("rendezvous", 3).scenario is scenario
+        with pytest.raises(ssmarl.InputError, match="exists already"):
+            ssmarl.register_scenario(ssmarl.find_scenario(f"{EXAMPLE}:rendezvous"))
+    finally:
+        SCENARIOS.pop("rendezvous", None)
+
+
+def test_wrong_scenario_files_are_refused(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    for text, message in (
+        (f"{tmp_path}/none.py:x", "no such file"),
+        (f"{broken}:x", "ZeroDivisionError"),
+        (f"{empty}:x", "it holds none"),
+        (f"{EXAMPLE}:maze", "choose from RENDEZVOUS"),
+    ):
+        with pytest.raises(ssmarl.InputError, match=message):
+            ssmarl.make(text)

@@ -1,0 +1,48 @@
+"""One-step agreement with the reference world, from its own recorded states."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.world.golden import OWN, SHARED, inject, near_a_threshold, recordings, reference_env
+
+
+def compare(path, method, tolerance):
+    recording = np.load(path)
+    env = reference_env(recording, path.stem, method)
+
+    def step(position, velocity, action):
+        return env.step(inject(recording, position, velocity), action)
+
+    columns = (recording["pos"][:-1], recording["vel"][:-1], recording["action"])
+    state, outcome = jax.jit(jax.vmap(step))(*(jnp.asarray(x, float) for x in columns))
+    np.testing.assert_allclose(state.position, recording["pos"][1:], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(state.velocity, recording["vel"][1:], rtol=0, atol=tolerance)
+    sure = ~near_a_threshold(recording, path.stem)
+    assert sure.mean() > 0.9
+    np.testing.assert_allclose(
+        np.asarray(outcome.reward)[sure], recording["reward"][sure], rtol=0, atol=tolerance
+    )
+    np.testing.assert_array_equal(np.asarray(outcome.cost)[..., 0][sure], recording["cost"][sure])
+    assert int(outcome.overflow.sum()) == 0
+
+
+@pytest.mark.parametrize("method", ["dense", "grid"])
+@pytest.mark.parametrize("path", recordings(OWN), ids=lambda path: path.stem)
+def test_own_recordings_in_float32(path, method):
+    compare(path, method, 1e-4)
+
+
+@pytest.mark.parametrize("path", recordings(OWN), ids=lambda path: path.stem)
+def test_own_recordings_in_float64(path):
+    with jax.enable_x64(True):
+        compare(path, "dense", 1e-9)
+
+
+@pytest.mark.skipif(not recordings(SHARED), reason=f"no further recordings in {SHARED.name}/")
+@pytest.mark.parametrize("path", recordings(SHARED), ids=lambda path: path.stem)
+def test_all_recordings(path):
+    compare(path, "dense", 1e-4)
+    with jax.enable_x64(True):
+        compare(path, "grid", 1e-9)
