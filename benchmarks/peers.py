@@ -168,9 +168,7 @@ def main() -> None:
     rows = []
     print(f"{'environments':>12} " + " ".join(f"{who:>12}" for who in pythons))
     for envs in options.envs:
-        rates = {
-            who: measure(python, who, options.agents, envs) for who, python in pythons.items()
-        }
+        rates = {who: measure(python, who, options.agents, envs) for who, python in pythons.items()}
         rows.append({"agents": options.agents, "envs": envs, **rates})
         print(f"{envs:>12} " + " ".join(f"{rate:>12,.0f}" for rate in rates.values()), flush=True)
     if options.json:

@@ -23,6 +23,7 @@ FLOW = [
     ["zoo.plain"],
     ["zoo.constrained"],
     ["zoo"],
+    ["optim.step"],
     ["bench.env"],
     ["bench.scale"],
     [""],
@@ -31,7 +32,7 @@ FLOW = [
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
-EMPTY = {"world", "bench", "cli"}
+EMPTY = {"world", "optim", "bench", "cli"}
 
 
 def modules():

@@ -1,0 +1,1 @@
+"""Trust-region steps under constraints: algebra, curvature, line search."""
