@@ -75,8 +75,10 @@ def run_jaxmarl(agents: int, envs: int) -> float:
     env = jaxmarl.make(
         "MPE_simple_spread_v3", num_agents=agents, num_landmarks=agents, max_steps=100
     )
-    devices = jax.device_count()
-    mesh = jax.make_mesh((devices,), ("env",), axis_types=(AxisType.Auto,))
+    devices = max(n for n in range(1, jax.device_count() + 1) if envs % n == 0)
+    mesh = jax.make_mesh(
+        (devices,), ("env",), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices]
+    )
     share = envs // devices
     key = jax.random.PRNGKey(0)
     actions = {
@@ -159,7 +161,9 @@ WORKERS = {"ssmarl": run_ssmarl, "jaxmarl": run_jaxmarl, "vmas": run_vmas}
 
 def main() -> None:
     """Measure everybody and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Environment steps a second beside VMAS and JaxMARL."
+    )
     parser.add_argument("--envs", type=int, nargs="+", default=[32, 1024, 4096])
     parser.add_argument("--agents", type=int, default=3)
     parser.add_argument("--json", type=Path)

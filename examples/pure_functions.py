@@ -14,8 +14,8 @@ def episode(key):
     def step(state, key):
         return env.step(state, straight(env, state, key))
 
-    keys = jax.random.split(key, env.world.episode_length)
-    _, outcome = jax.lax.scan(step, env.reset(key), keys)
+    start, *keys = jax.random.split(key, 1 + env.world.episode_length)
+    _, outcome = jax.lax.scan(step, env.reset(start), jax.numpy.stack(keys))
     arrived = (outcome.distance[-1] < env.world.reach).all()
     return outcome.reward.sum(), outcome.cost.sum(axis=0).mean(axis=0), arrived
 

@@ -25,18 +25,19 @@ def use_all_cores() -> None:
         )
 
 
-def device_mesh() -> Mesh:
-    """All devices in one row."""
-    return jax.make_mesh((jax.device_count(),), (AXIS,), axis_types=(AxisType.Auto,))
+def device_mesh(environments: int) -> Mesh:
+    """As many devices in a row as can share the environments equally."""
+    count = max(n for n in range(1, jax.device_count() + 1) if environments % n == 0)
+    return jax.make_mesh(
+        (count,), (AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:count]
+    )
 
 
-def per_device(
-    function: Callable, in_specs: Any, out_specs: Any, mesh: Mesh | None = None
-) -> Callable:
-    """`function`, run on every device with its own share of the arguments marked `SHARED`."""
+def per_device(function: Callable, mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable:
+    """`function`, run on every device of the mesh with its share of the `divided` arguments."""
     return jax.shard_map(
         function,
-        mesh=mesh or device_mesh(),
+        mesh=mesh,
         in_specs=in_specs,
         out_specs=out_specs,
         # Functions of the world start their loops from constants, which vary on no device.

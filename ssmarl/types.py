@@ -17,5 +17,4 @@ Key = PRNGKeyArray
 Scalar = Float[Array, ""]
 Flag = Bool[Array, ""]
 Count = Int[Array, ""]
-Points = Float[Array, "_ 2"]
 Json = dict[str, Any]

@@ -3,10 +3,15 @@
 import os
 from pathlib import Path
 
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent.parent
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+# The same examples in every run.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 install_import_hook("ssmarl", "beartype.beartype")

@@ -23,7 +23,11 @@ FLOW = [
     ["zoo.plain"],
     ["zoo.constrained"],
     ["zoo"],
-    ["optim.step"],
+    ["optim.step", "optim.cg"],
+    ["nets.layers", "nets.encoding"],
+    ["nets.message_passing"],
+    ["nets.actor"],
+    ["rl.advantages", "rl.normalise"],
     ["bench.env"],
     ["bench.scale"],
     [""],
@@ -32,7 +36,7 @@ FLOW = [
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
-EMPTY = {"world", "optim", "bench", "cli"}
+EMPTY = {"world", "optim", "nets", "rl", "bench", "cli"}
 
 
 def modules():

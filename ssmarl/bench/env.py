@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.devices import AXIS, WHOLE, divided, per_device
+from ssmarl.devices import AXIS, WHOLE, device_mesh, divided, per_device
 from ssmarl.types import Json, Key
 from ssmarl.world.batch import reset_all, step_all
 from ssmarl.world.env import Env
@@ -43,6 +43,7 @@ def env_rate(env: Env, batch: int, steps: int = STEPS) -> float:
     run = jax.jit(
         per_device(
             lambda state, action, key: _run(env, state, action, key),
+            device_mesh(batch),
             in_specs=(divided(), divided(1), WHOLE),
             out_specs=(divided(), divided()),
         )

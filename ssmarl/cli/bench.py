@@ -1,6 +1,7 @@
 """`ssmarl bench`: throughput on this machine."""
 
 import json
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,8 +33,10 @@ class Bench:
 
     def run(self) -> None:
         """Measure, print, write."""
-        if self.json is not None and not self.json.parent.is_dir():
-            raise InputError(f"json file {self.json}: no such folder")
+        if not self.only:
+            raise InputError(f"--only names nothing: choose from {', '.join(PARTS)}")
+        if self.json is not None:
+            _check_json(self.json)
         use_all_cores()
         figures: Json = {}
         console = Console()
@@ -54,6 +57,14 @@ def versions() -> Json:
         "devices": f"{jax.device_count()} × {jax.default_backend()}",
         **{name: version(name) for name in ("ssmarl", "jax", "jaxlib", "equinox", "numpy")},
     }
+
+
+def _check_json(path: Path) -> None:
+    """Refuse now what could not be written after minutes of measuring."""
+    if not path.parent.is_dir():
+        raise InputError(f"json file {path}: no such folder")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"json file {path}: not writable")
 
 
 def _write(path: Path, figures: Json) -> None:

@@ -2,10 +2,20 @@
 
 from dataclasses import dataclass
 
+import jax
+
 from ssmarl.errors import InputError
+from ssmarl.types import Key
 from ssmarl.world import constraints as costs
 from ssmarl.world.env import Env
 from ssmarl.world.make import make
+
+
+def random_key(seed: int) -> Key:
+    """The random key of a seed given on the command line."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
+    return jax.random.key(seed)
 
 
 @dataclass(frozen=True)

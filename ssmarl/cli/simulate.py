@@ -9,11 +9,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ssmarl.cli.options import WorldOptions
+from ssmarl.cli.options import WorldOptions, random_key
 from ssmarl.errors import InputError
 from ssmarl.world.drivers import DRIVERS
 from ssmarl.world.env import Env
-from ssmarl.world.trajectory import Trajectory, record, save
+from ssmarl.world.trajectory import Trajectory, check_path, record, save
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,12 @@ class Simulate:
         """Simulate, save, print."""
         if self.driver not in DRIVERS:
             raise InputError(f"driver {self.driver!r}: choose from {', '.join(DRIVERS)}")
-        if self.out is not None and self.out.suffix not in (".npz", ".csv"):
-            raise InputError(f"trajectory file {self.out}: the name must end in .npz or .csv")
         env = self.world.build()
+        key = random_key(self.seed)
+        if self.out is not None:
+            check_path(self.out)
         drive = partial(DRIVERS[self.driver], env)
-        trajectory = jax.jit(lambda key: record(env, key, drive))(jax.random.key(self.seed))
+        trajectory = jax.jit(lambda key: record(env, key, drive))(key)
         if not bool(trajectory.placed):
             raise InputError(
                 f"no start free of overlaps found for {env.world.num_agents} agents and "
@@ -67,6 +68,9 @@ def _summary(env: Env, trajectory: Trajectory) -> Table:
     cost = np.asarray(trajectory.cost.sum(axis=0).mean(axis=0))
     for constraint, value in zip(env.constraints, cost, strict=True):
         rows.append((f"{constraint.name} per agent (limit {constraint.limit:g})", f"{value:.3f}"))
+    overflow = int(np.asarray(trajectory.overflow).sum())
+    if overflow:
+        rows.append(("neighbours left out (crowd too dense)", str(overflow)))
     for row in rows:
         table.add_row(*row)
     return table

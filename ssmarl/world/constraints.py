@@ -66,6 +66,10 @@ def parameters(cost: Cost) -> dict[str, float | None]:
     }
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
 @dataclass(frozen=True)
 class Constraint:
     """One safety cost and the limit on its expected sum per agent and episode."""
@@ -77,15 +81,19 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.name not in CONSTRAINTS:
             raise InputError(f"constraint {self.name!r}: choose from {', '.join(CONSTRAINTS)}")
-        if not math.isfinite(self.limit) or self.limit < 0:
+        if not _is_number(self.limit) or self.limit < 0:
             raise InputError(f"limit {self.limit!r} of {self.name}: it must be finite, at least 0")
         known = parameters(CONSTRAINTS[self.name])
         for name, value in self.params:
             if name not in known:
                 allowed = ", ".join(known) or "it has none"
                 raise InputError(f"parameter {name!r} of {self.name}: choose from {allowed}")
-            if not math.isfinite(value):
-                raise InputError(f"parameter {name} of {self.name} is {value!r}: it must be finite")
+            if not _is_number(value) or value < 0:
+                raise InputError(
+                    f"parameter {name} of {self.name} is {value!r}: it must be finite, at least 0"
+                )
+            if [given for given, _ in self.params].count(name) > 1:
+                raise InputError(f"parameter {name} of {self.name} is given twice: once")
 
     def cost(self, situation: Situation) -> Float[Array, " A"]:
         """What each agent pays at this step."""
@@ -118,8 +126,10 @@ def parse(text: str) -> Constraint:
     return Constraint(name, limit, tuple(params))
 
 
-def as_constraints(given: Iterable[Constraint | str]) -> tuple[Constraint, ...]:
+def as_constraints(given: Iterable[Constraint | str] | Constraint | str) -> tuple[Constraint, ...]:
     """Constraints as given or as text; at least one, each name once."""
+    if isinstance(given, (str, Constraint)):
+        given = (given,)
     constraints = tuple(parse(item) if isinstance(item, str) else item for item in given)
     names = [constraint.name for constraint in constraints]
     if not names:

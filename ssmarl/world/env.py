@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ssmarl.errors import InputError
 from ssmarl.types import Count, Flag, Key
 from ssmarl.world import constraints as costs
 from ssmarl.world.constraints import Constraint
@@ -34,7 +35,8 @@ class Outcome(eqx.Module):
     collisions: Int[Array, " A"]
     """Those of them that it did not overlap before the step: distinct collision events."""
     overflow: Count
-    """Entities left out of physics and costs because a grid cell was too crowded. 0: exact."""
+    """Candidate pairs left out of physics and costs because the crowd was too dense for the list
+    (`Search.crowding`). 0: exact."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ class Env:
 
     def step(self, state: WorldState, action: Float[Array, "A 2"]) -> tuple[WorldState, Outcome]:
         """Physics, then targets, then reward and costs from the new positions."""
+        if action.shape != state.position.shape:
+            raise InputError(f"action has shape {action.shape}: it must be {state.position.shape}")
         applied = applied_action(self.world, action)
-        position, velocity = advance(self.world, state, applied, self.near(state))
+        around = self.near(state)
+        position, velocity = advance(self.world, state, applied, around)
         moved = dataclasses.replace(
             state,
             position=position,
@@ -90,7 +95,7 @@ class Env:
             distance=now.distance,
             contacts=now.gaps.agents_within(0.0) + now.gaps.obstacles_within(0.0),
             collisions=new_contacts(now.gaps, measure_gaps(self.world, state, near)),
-            overflow=near.overflow,
+            overflow=around.overflow + near.overflow,
         )
 
     def graph(self, state: WorldState) -> Graph:

@@ -5,10 +5,10 @@ from jaxtyping import Array, Float
 
 
 def length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
-    """Euclidean length; at zero its gradient is zero instead of NaN."""
+    """Euclidean length; at zero its gradient is zero instead of NaN. NaN stays NaN."""
     square = squared_length(vector)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+    zero = square == 0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, square)))
 
 
 def squared_length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
@@ -20,12 +20,14 @@ def squared_length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
 def direction(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape 2"]:
     """Unit vector; the zero vector has direction zero."""
     norm = length(vector)
-    return vector / jnp.where(norm > 0, norm, 1.0)[..., None]
+    return vector / jnp.where(norm == 0, 1.0, norm)[..., None]
 
 
 def polar_angle(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
-    """Angle from the x axis in [0, 2π)."""
-    angle = jnp.arctan2(vector[..., 1], vector[..., 0])
+    """Angle from the x axis in [0, 2π); the zero vector has angle 0 and gradient 0."""
+    x, y = vector[..., 0], vector[..., 1]
+    zero = (x == 0) & (y == 0)
+    angle = jnp.arctan2(jnp.where(zero, 0.0, y), jnp.where(zero, 1.0, x))
     return jnp.where(angle < 0, angle + 2 * jnp.pi, angle)
 
 

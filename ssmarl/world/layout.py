@@ -12,8 +12,8 @@ navigation and safety, one in formation, two in line.
 """
 
 import dataclasses
+import functools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from ssmarl.types import Json
 from ssmarl.world.scenario import Scenario
 from ssmarl.world.state import Layout, World
 
+FAR = 1e6
+"""Largest coordinate of a layout, in metres."""
 KEYS = ("agents", "goals", "obstacles", "side")
 
 
@@ -34,7 +36,7 @@ def read_layout(path: str | Path) -> Json:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"layout {path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"layout {path}: not JSON ({error})") from None
     if not isinstance(data, dict):
         raise InputError(f"layout {path}: it must be an object with {', '.join(KEYS)}")
@@ -70,16 +72,14 @@ def with_layout(scenario: Scenario, data: Json) -> tuple[Scenario, World]:
     )
     _check(world, scenario, np.array(agents), np.array(goals), centres, radii)
 
-    def spawn(world: World, key: object) -> Layout:
-        return Layout(
-            jnp.asarray(agents, float),
-            jnp.asarray(goals, float).reshape(-1, 2),
-            jnp.asarray(centres, float),
-            jnp.asarray(radii, float),
-            jnp.array(True),
-        )
+    start = tuple(np.asarray(part, float) for part in (agents, goals, centres, radii))
+    return dataclasses.replace(scenario, spawn=functools.partial(_fixed_start, start)), world
 
-    return dataclasses.replace(scenario, spawn=spawn), world
+
+def _fixed_start(start: tuple[np.ndarray, ...], world: World, key: object) -> Layout:
+    """The given start, whatever the key."""
+    agents, goals, obstacles, radii = (jnp.asarray(part, float) for part in start)
+    return Layout(agents, goals.reshape(-1, 2), obstacles, radii, jnp.array(True))
 
 
 def _check(
@@ -100,7 +100,8 @@ def _check(
                 )
     _no_overlap("agent", agents, world.agent_radius, "obstacle", obstacles, radii)
     _no_overlap("agent", agents, world.agent_radius, "agent", agents, world.agent_radius)
-    if scenario.goal_edges == "target":  # agents go to the goals themselves, not around them
+    targets = scenario.targets(world, jnp.asarray(agents, float), jnp.asarray(goals, float))
+    if np.array_equal(targets, jnp.asarray(goals, float)):  # agents go to the goals themselves
         _no_overlap("goal", goals, world.goal_radius, "obstacle", obstacles, radii)
         _no_overlap("goal", goals, world.goal_radius, "goal", goals, world.goal_radius)
 
@@ -125,9 +126,11 @@ def _no_overlap(
 
 def _list(data: Json, key: str, default: list | None = None) -> list:
     value = data.get(key, default)
-    if not isinstance(value, list):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
         raise InputError(f"layout: {key} must be a list of [x, y]")
-    return value
+    return list(value)
 
 
 def _points(data: Json, key: str) -> list[tuple[float, float]]:
@@ -146,14 +149,17 @@ def _obstacle(item: Any, i: int, world: World) -> tuple[tuple[float, float], flo
 
 
 def _point(item: Any, where: str) -> tuple[float, float]:
-    if not isinstance(item, list) or len(item) != 2:
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
         raise InputError(f"layout: {where} is {item!r}, it must be [x, y]")
     return _number(item[0], where), _number(item[1], where)
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"layout: {where} holds {value!r}, it must be a finite number")
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not abs(value) <= FAR:
+        raise InputError(
+            f"layout: {where} holds {str(value)[:40]!r}, it must be a number up to {FAR:g}"
+        )
     return float(value)
 
 

@@ -1,9 +1,16 @@
 """From names and numbers to an environment."""
 
 import dataclasses
+import functools
 import importlib.util
-from collections.abc import Iterable
+import operator
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any, SupportsIndex
+
+import jax
 
 from ssmarl.errors import InputError
 from ssmarl.types import Json
@@ -14,15 +21,15 @@ from ssmarl.world.layout import read_layout, with_layout
 from ssmarl.world.near import Search
 from ssmarl.world.scenario import GoalEdges, Scenario
 from ssmarl.world.scenarios import SCENARIOS
-from ssmarl.world.state import World
+from ssmarl.world.state import MOST
 
 
 def make(
     scenario: str | Scenario = "navigation",
-    num_agents: int | None = None,
+    num_agents: SupportsIndex | None = None,
     *,
-    num_obstacles: int | None = None,
-    constraints: Iterable[Constraint | str] = costs.DEFAULT,
+    num_obstacles: SupportsIndex | None = None,
+    constraints: Iterable[Constraint | str] | Constraint | str = costs.DEFAULT,
     action_limit: float | None = 1.0,
     episode_length: int | None = None,
     goal_edges: GoalEdges | None = None,
@@ -48,11 +55,10 @@ def make(
     record = find_scenario(scenario)
     if layout is None:
         agents = record.default_agents if num_agents is None else num_agents
-        if isinstance(agents, bool) or not isinstance(agents, int) or agents < 1:
-            raise InputError(f"num_agents is {agents!r}: it must be a whole number, at least 1")
-        if num_obstacles is not None and num_obstacles < 0:
-            raise InputError(f"num_obstacles is {num_obstacles}: it must be at least 0")
-        world = record.world(agents, num_obstacles)
+        world = record.world(
+            _whole("num_agents", agents, 1),
+            None if num_obstacles is None else _whole("num_obstacles", num_obstacles, 0),
+        )
     else:
         data = layout if isinstance(layout, dict) else read_layout(layout)
         record, world = with_layout(record, data)
@@ -64,11 +70,23 @@ def make(
         action_limit=action_limit,
         episode_length=world.episode_length if episode_length is None else episode_length,
     )
-    limits = costs.as_constraints(constraints)
-    _check_margins(world, limits)
     if goal_edges not in (None, "target", "landmarks"):
         raise InputError(f"goal_edges is {goal_edges!r}: it must be target or landmarks")
-    return Env(record, world, limits, goal_edges or record.goal_edges, search)
+    limits = costs.as_constraints(constraints)
+    env = Env(record, world, limits, goal_edges or record.goal_edges, search)
+    _check_contract(env)
+    return env
+
+
+def _whole(name: str, value: SupportsIndex, least: int) -> int:
+    """A whole number in range, as a plain int (NumPy's are welcome)."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number <= MOST or isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}: it must be a whole number from {least} to {MOST}")
+    return number
 
 
 def find_scenario(scenario: str | Scenario) -> Scenario:
@@ -87,39 +105,79 @@ def find_scenario(scenario: str | Scenario) -> Scenario:
 
 def register_scenario(scenario: Scenario) -> Scenario:
     """Make a scenario known by its name for the rest of the program."""
-    if SCENARIOS.setdefault(scenario.name, scenario) is not scenario:
+    known = SCENARIOS.get(scenario.name, scenario)
+    if known.spawn.__module__ != scenario.spawn.__module__:
         raise InputError(f"scenario {scenario.name!r} exists already: choose another name")
+    SCENARIOS[scenario.name] = scenario
     return scenario
 
 
 def register_constraint(cost: Cost) -> Cost:
     """Make a cost function known by its name for the rest of the program. Usable as decorator."""
-    if CONSTRAINTS.setdefault(cost.__name__, cost) is not cost:
+    known = CONSTRAINTS.get(cost.__name__, cost)
+    if known.__module__ != cost.__module__:
         raise InputError(f"constraint {cost.__name__!r} exists already: choose another name")
+    CONSTRAINTS[cost.__name__] = cost
     return cost
 
 
-def _check_margins(world: World, constraints: tuple[Constraint, ...]) -> None:
-    """Contacts are looked for among what an agent perceives: no margin may reach further."""
-    most = world.perception - world.agent_radius - max(world.agent_radius, world.obstacle_radius)
-    for constraint in constraints:
-        margin = dict(constraint.params).get("margin", 0.0)
-        if margin > most:
-            raise InputError(f"margin {margin:g} of {constraint.name}: it must be at most {most:g}")
+def _check_contract(env: Env) -> None:
+    """A user's own functions may raise or return anything: find out now, without running them."""
+    world = env.world
+    name = f"scenario {env.scenario.name!r}"
+    try:
+        state = jax.eval_shape(env.reset, jax.random.key(0))
+        expected = {
+            "position": (world.num_agents, 2),
+            "landmark": (world.num_landmarks, 2),
+            "obstacle": (world.num_obstacles, 2),
+            "obstacle_radius": (world.num_obstacles,),
+            "target": (world.num_agents, 2),
+            "placed": (),
+        }
+        _check_shapes(f"{name}: spawn or targets", expected, vars(state))
+        _, outcome = jax.eval_shape(env.step, state, state.position)
+        costs = (world.num_agents, len(env.constraints))
+        expected = {"reward": (world.num_agents,), "cost": costs}
+        _check_shapes(name, expected, vars(outcome))
+    except InputError:
+        raise
+    except Exception as error:
+        line = str(error).strip().splitlines() or [""]
+        raise InputError(f"{name} fails: {type(error).__name__}: {line[0]}") from error
+
+
+def _check_shapes(where: str, expected: Mapping[str, tuple], found: Mapping[str, Any]) -> None:
+    for key, shape in expected.items():
+        if found[key].shape != shape:
+            raise InputError(f"{where}: {key} has shape {found[key].shape}, it must be {shape}")
+
+
+@functools.cache
+def _module(path: Path, changed: float) -> ModuleType:
+    """A Python file as a module, run once per version of the file (`changed`)."""
+    name = f"ssmarl_user_{path.stem}_{abs(hash(path)):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and the like look their module up there
+    sys.path.insert(0, str(path.parent))  # so that helper files beside it can be imported
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise InputError(f"scenario file {path}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
 
 
 def _from_file(path: Path, name: str) -> Scenario:
     """The scenario that a Python file holds under `name`. This runs the file."""
     if not path.is_file():
         raise InputError(f"scenario file {path}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"scenario file {path}: {type(error).__name__}: {error}") from error
+    module = _module(path.resolve(), path.stat().st_mtime)
     found = {key: value for key, value in vars(module).items() if isinstance(value, Scenario)}
     for key, value in found.items():
         if name in (key, value.name):

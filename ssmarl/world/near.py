@@ -1,5 +1,6 @@
 """The neighbour search of a world: how it is done, and what it finds at one moment."""
 
+import math
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -21,8 +22,6 @@ from ssmarl.world.state import World, WorldState
 
 ALL_UP_TO = 12
 """Up to this many entities of a kind each gets a slot of its own: the graph is exact."""
-SLOTS = 8
-"""Slots per kind in larger worlds. At the paper's density one agent in 10⁶ has more in range."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,11 @@ class Search:
     def slots(self, world: World) -> tuple[int, int]:
         """Slots for neighbouring agents and for obstacles, never more than there are."""
         others, obstacles = world.num_agents - 1, world.num_obstacles
-        return _slots(self.agent_slots, others), _slots(self.obstacle_slots, obstacles)
+        return (
+            _slots(self.agent_slots, others, world.agent_range / world.side),
+            # Obstacles keep to the central 80 % of the square.
+            _slots(self.obstacle_slots, obstacles, world.perception / (0.8 * world.side)),
+        )
 
     def pairs(
         self,
@@ -69,9 +72,13 @@ class Search:
         return pairs_in_cells(agent, entity, grid, same=same)
 
 
-def _slots(wanted: int | None, entities: int) -> int:
-    default = entities if entities <= ALL_UP_TO else SLOTS
-    return min(default if wanted is None else wanted, entities)
+def _slots(wanted: int | None, entities: int, reach: float) -> int:
+    """By default six standard deviations above the mean number of neighbours in an even crowd."""
+    if wanted is None:
+        mean = entities * math.pi * reach**2
+        few = math.ceil(mean + 6 * math.sqrt(mean)) + 2
+        wanted = entities if entities <= ALL_UP_TO else few
+    return min(wanted, entities)
 
 
 class Near(eqx.Module):
@@ -88,13 +95,17 @@ class Near(eqx.Module):
 
 def look_around(search: Search, world: World, state: WorldState) -> Near:
     """Everything that may see, hear or touch each agent."""
-    touch = world.agent_radius + world.obstacle_radius
+    agents, obstacles = _reach(world)
     return Near(
-        search.pairs(state.position, state.position, world.side, world.agent_range, same=True),
-        search.pairs(
-            state.position, state.obstacle, world.side, max(world.perception, touch), same=False
-        ),
+        search.pairs(state.position, state.position, world.side, agents, same=True),
+        search.pairs(state.position, state.obstacle, world.side, obstacles, same=False),
     )
+
+
+def _reach(world: World) -> tuple[float, float]:
+    """Centre distances up to which agents and obstacles are found: at least to contact."""
+    touch = world.agent_radius + max(world.agent_radius, world.obstacle_radius)
+    return max(world.agent_range, touch), max(world.perception, touch)
 
 
 class Gaps(eqx.Module):
@@ -103,14 +114,25 @@ class Gaps(eqx.Module):
     agents: Float[Array, "..."]
     obstacles: Float[Array, "..."]
     near: Near
+    world: World = eqx.field(static=True)
 
     def agents_within(self, margin: float) -> Int[Array, " A"]:
         """How many agents are nearer to each agent than `margin`, surface to surface."""
+        self._check(margin, _reach(self.world)[0] - 2 * self.world.agent_radius)
         return self.near.agents.total((self.agents < margin).astype(jnp.int32))
 
     def obstacles_within(self, margin: float) -> Int[Array, " A"]:
         """How many obstacles are nearer to each agent than `margin`, surface to surface."""
+        touch = self.world.agent_radius + self.world.obstacle_radius
+        self._check(margin, _reach(self.world)[1] - touch)
         return self.near.obstacles.total((self.obstacles < margin).astype(jnp.int32))
+
+    @staticmethod
+    def _check(margin: float, most: float) -> None:
+        if margin > most:
+            raise InputError(
+                f"margin {margin:g}: agents perceive no gap wider than {most:g}, so at most that"
+            )
 
 
 def measure_gaps(world: World, state: WorldState, near: Near) -> Gaps:
@@ -127,6 +149,7 @@ def measure_gaps(world: World, state: WorldState, near: Near) -> Gaps:
         gap(near.agents, state.position, agent_radii(world, state)),
         gap(near.obstacles, state.obstacle, state.obstacle_radius),
         near,
+        world,
     )
 
 

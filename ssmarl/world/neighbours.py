@@ -32,6 +32,12 @@ DENSE_UP_TO = 128
 AROUND = np.array([[x, y] for y in (-1, 0, 1) for x in (-1, 0, 1)], np.int32)
 """The 3×3 cells around a cell, as offsets."""
 
+SLACK = 1.001
+"""Cells are this much larger than the range: rounding must not put a neighbour out of them."""
+
+LARGEST_COUNT = 2**28
+"""Overflow is counted up to about here, so that several counts can be added in 32 bits."""
+
 NONE = jnp.iinfo(jnp.int32).max
 """An index that no entity has."""
 
@@ -68,7 +74,7 @@ class ListedPairs(eqx.Module):
     valid: Bool[Array, " P"]
     """False for an agent paired with itself and for the unused end of the list."""
     overflow: Count
-    """Pairs that did not fit into the list."""
+    """Pairs that did not fit into the list (at least so many)."""
     agents: int = eqx.field(static=True)
 
     def own(self, values: Shaped[Array, "A *d"]) -> Shaped[Array, "P *d"]:
@@ -115,7 +121,7 @@ class Grid:
         The list holds a crowd `crowding` times as dense as one spread evenly over the square.
         More cells than about four per entity only cost memory, so sparse worlds get larger ones.
         """
-        cell = max(reach, side / math.sqrt(4 * entities + 1))
+        cell = max(SLACK * reach, side / math.sqrt(4 * entities + 1))
         cells = max(3, math.ceil(side / cell))
         expected = 1 + entities * 9 * cell * cell / side**2
         pairs = min(agents * entities, 64 + math.ceil(crowding * expected * agents))
@@ -141,7 +147,9 @@ def pairs_in_cells(
     # first[c]: how many entities lie in cells before c, hence where cell c begins in `order`.
     first = jnp.cumsum(jnp.zeros(grid.cells**2 + 1, jnp.int32).at[cell + 1].add(1))
     around = grid.number(grid.locate(agent)[:, None] + AROUND).reshape(-1)
-    begin, size = first[around], first[around + 1] - first[around]
+    begin = first[around]
+    # No run alone may make the counts below wrap around; one so long overflows the list anyway.
+    size = jnp.minimum(first[around + 1] - begin, LARGEST_COUNT // (9 * agents))
 
     # Lay the 9·A cells' contents one after another: pair p is entry `p − before[run]` of its run.
     after = jnp.cumsum(size)

@@ -9,12 +9,14 @@ from ssmarl.world.near import Near, agent_radii
 from ssmarl.world.neighbours import Pairs
 from ssmarl.world.state import World, WorldState
 
+LARGEST_ACTION = 1e6
+"""Even the unclipped world bounds actions here, far beyond use, so that numbers stay finite."""
+
 
 def applied_action(world: World, action: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
-    """What the actuators do with a command: clip it to their limit, if they have one."""
-    if world.action_limit is None:
-        return action
-    return jnp.clip(action, -world.action_limit, world.action_limit)
+    """What the actuators do with a command: clip it to their limit. NaN commands nothing."""
+    limit = LARGEST_ACTION if world.action_limit is None else world.action_limit
+    return jnp.clip(jnp.where(jnp.isnan(action), 0.0, action), -limit, limit)
 
 
 def advance(

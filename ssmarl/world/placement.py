@@ -36,6 +36,7 @@ def place_apart(
 
     All discs without a place draw one together. A draw stands unless it touches an obstacle, a
     disc that stands, or another draw of lower index; the rest draw again, `ROUNDS` times at most.
+    In all but very crowded squares this spreads discs as placing them one by one would.
     """
 
     def unfinished(carry: tuple) -> Flag:
@@ -50,8 +51,7 @@ def place_apart(
         rejected |= _touches_peer(point, standing, 2 * radius, half)
         return key, point, standing | ~rejected, tries + 1
 
-    point = uniform(key, count, half)
-    start = (key, jnp.zeros_like(point), jnp.zeros(count, bool), 0)
+    start = (key, jnp.zeros((count, 2)), jnp.zeros(count, bool), 0)
     _, point, standing, _ = jax.lax.while_loop(unfinished, draw, start)
     return point, standing.all()
 

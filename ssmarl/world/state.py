@@ -8,6 +8,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ssmarl.errors import InputError
 
+MOST = 1_000_000
+"""Largest team, and longest episode."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -50,21 +53,16 @@ class World:
     """Length over which a contact sets in, in metres (k of the softplus)."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("num_agents", 1),
-            ("num_obstacles", 0),
-            ("num_landmarks", 0),
-            ("episode_length", 1),
-        ):
+        whole = {"num_agents": 1, "num_obstacles": 0, "num_landmarks": 0, "episode_length": 1}
+        for name, least in whole.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
                 raise InputError(
-                    f"{name} is {value!r}: it must be a whole number, at least {least}"
+                    f"{name} is {value!r}: it must be a whole number from {least} to {MOST}"
                 )
-        integers = {"num_agents", "num_obstacles", "num_landmarks", "episode_length"}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in integers or (field.name == "action_limit" and value is None):
+            if field.name in whole or (field.name == "action_limit" and value is None):
                 continue
             if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
                 raise InputError(f"{field.name} is {value!r}: it must be a positive finite number")

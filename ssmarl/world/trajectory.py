@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class Trajectory(eqx.Module):
     reward: Float[Array, "T A"]
     cost: Float[Array, "T A C"]
     contacts: Int[Array, "T A"]
+    collisions: Int[Array, "T A"]
+    overflow: Int[Array, " T"]
     landmark: Float[Array, "L 2"]
     obstacle: Float[Array, "O 2"]
     obstacle_radius: Float[Array, " O"]
@@ -55,6 +58,8 @@ def record(env: Env, key: Key, act: Callable[[WorldState, Key], Float[Array, "A 
         reward=outcome.reward,
         cost=outcome.cost,
         contacts=outcome.contacts,
+        collisions=outcome.collisions,
+        overflow=outcome.overflow,
         landmark=start.landmark,
         obstacle=start.obstacle,
         obstacle_radius=start.obstacle_radius,
@@ -63,16 +68,31 @@ def record(env: Env, key: Key, act: Callable[[WorldState, Key], Float[Array, "A 
 
 
 def save(trajectory: Trajectory, env: Env, path: str | Path) -> None:
-    """Write a trajectory: `.npz` holds everything, `.csv` one row per step and agent."""
+    """Write a trajectory: `.npz` holds everything, `.csv` one row per step and agent.
+
+    A CSV row holds an agent's state before the step, its action in it, and the reward, contacts
+    and costs that the step brought; the last row of each agent is its final state alone.
+    """
+    path = check_path(path)
+    write = _save_npz if path.suffix == ".npz" else _save_csv
+    try:
+        write(trajectory, env, path)
+    except OSError as error:
+        raise InputError(f"trajectory file {path}: {error.strerror or error}") from None
+
+
+def check_path(path: str | Path) -> Path:
+    """A path that a trajectory can be saved to; its folder is made. Call before a long run."""
     path = Path(path)
-    writers = {".npz": _save_npz, ".csv": _save_csv}
-    if path.suffix not in writers:
+    if path.suffix not in (".npz", ".csv"):
         raise InputError(f"trajectory file {path}: the name must end in .npz or .csv")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers[path.suffix](trajectory, env, path)
     except OSError as error:
         raise InputError(f"trajectory file {path}: {error.strerror or error}") from None
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"trajectory file {path}: not writable")
+    return path
 
 
 def _save_npz(trajectory: Trajectory, env: Env, path: Path) -> None:

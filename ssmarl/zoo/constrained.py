@@ -49,8 +49,11 @@ class MultiAgentGraphConstrainEnv(MultiAgentConstrainEnv):
     Observation, per agent: a `GraphInstance` whose node 0 is the agent itself and whose edges all
     point to it. `nodes` are types (0 obstacle, 1 agent, 2 goal), `edges` the source's position and
     velocity relative to the agent, `edge_links` rows (source node, 0). Sizes vary with what is
-    near; the agent's goals are always there.
+    near; the agent's goals are always there. `graph_overflow` counts the edges of the whole team
+    that found no slot now.
     """
+
+    graph_overflow: int = 0
 
     def _make_observation_space(self) -> gymnasium.Space:
         return gymnasium.spaces.Graph(
@@ -62,6 +65,7 @@ class MultiAgentGraphConstrainEnv(MultiAgentConstrainEnv):
         return self.env.graph(state)
 
     def _observations(self, seen: Graph) -> dict[Agent, Observation]:
+        self.graph_overflow = int(seen.overflow)
         return {agent: _neighbourhood(seen, i) for i, agent in enumerate(self.agents)}
 
 

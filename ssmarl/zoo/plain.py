@@ -1,5 +1,6 @@
 """`MultiAgentEnv`: fixed-size observations, no cost. For MAPPO, MADDPG, MATD3 and the like."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.make import make
 from ssmarl.world.observation import observation_size, observe
+from ssmarl.world.physics import LARGEST_ACTION
 from ssmarl.world.state import WorldState
 
 Agent: TypeAlias = str
@@ -49,13 +51,27 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         }
         space = self._make_observation_space()
         self._observation_spaces = dict.fromkeys(self.possible_agents, space)
-        self.state_space = gymnasium.spaces.Box(
-            -np.inf, np.inf, (world.num_agents * observation_size(self.env),), np.float32
-        )
-        self._key = jax.random.key(np.random.SeedSequence().generate_state(1)[0])
+        self._rng = np.random.default_rng()
         self._now: WorldState | None = None
+        self._compile()
+
+    def _compile(self) -> None:
         self._reset = jax.jit(self._reset_and_see)
         self._step = jax.jit(self._step_and_see)
+        self._whole = jax.jit(functools.partial(observe, self.env))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k not in ("_reset", "_step", "_whole")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._compile()
+
+    @functools.cached_property
+    def state_space(self) -> gymnasium.Space:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The space of `state()`."""
+        size = self.env.world.num_agents * observation_size(self.env)
+        return gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     def observation_space(self, agent: Agent) -> gymnasium.Space:
         """The same object at every call."""
@@ -71,10 +87,9 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         """A fresh start; the same seed gives the same one. No `options` are known."""
         del options
         if seed is not None:
-            self._key = jax.random.key(seed)
+            self._rng = np.random.default_rng(seed)
         for _ in range(SPAWN_TRIES):
-            self._key, key = jax.random.split(self._key)
-            now, seen = self._reset(key)
+            now, seen = self._reset(jax.random.key(self._rng.integers(2**32)))
             if bool(now.placed):
                 break
         else:
@@ -115,7 +130,7 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         """All agents' fixed-size observations in one vector, for centralised critics."""
         if self._now is None:
             raise RuntimeError("call reset() first")
-        return np.asarray(observe(self.env, self._now), np.float32).reshape(-1)
+        return np.asarray(self._whole(self._now), np.float32).reshape(-1)
 
     def render(self) -> None:
         """Nothing: this class has no render mode."""
@@ -135,13 +150,14 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
             raise InputError(
                 f"actions for {sorted(actions)}: give one for each of {', '.join(self.agents)}"
             )
-        joint = [np.asarray(actions[agent], np.float32) for agent in self.agents]
+        joint = [np.asarray(actions[agent], float) for agent in self.agents]
         for agent, action in zip(self.agents, joint, strict=True):
             if action.shape != (2,):
                 raise InputError(f"action of {agent} has shape {action.shape}: it must be (2,)")
             if not np.isfinite(action).all():
                 raise InputError(f"action of {agent} is {action}: it must be finite")
-        return np.stack(joint)
+        # A number may be finite and yet too large for 32 bits.
+        return np.clip(np.stack(joint), -LARGEST_ACTION, LARGEST_ACTION).astype(np.float32)
 
     # What the other two classes change:
 
@@ -156,4 +172,4 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         return {agent: rows[i] for i, agent in enumerate(self.agents)}
 
     def _info(self, outcome: Outcome, i: int) -> dict[str, Any]:
-        return {"distance": float(outcome.distance[i])}
+        return {"distance": float(outcome.distance[i]), "overflow": int(outcome.overflow)}

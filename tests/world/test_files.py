@@ -1,15 +1,18 @@
 """Layouts, trajectories and scenarios that live in the user's own files."""
 
 import csv
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ssmarl
+from ssmarl.world.constraints import CONSTRAINTS
 from ssmarl.world.drivers import DRIVERS
 from ssmarl.world.scenarios import SCENARIOS
 from ssmarl.world.trajectory import record, save
@@ -55,11 +58,12 @@ def test_a_layout_for_formation_may_put_the_landmark_into_an_obstacle():
         ({"agents": "here"}, "agents must be a list"),
         ({"agents": [[0, 0], [1]]}, r"agents\[1\] is \[1\]"),
         ({"agents": [[0, 0], [1, "x"]]}, r"agents\[1\] holds 'x'"),
-        ({"agents": [[0, 0], [1, float("nan")]]}, r"agents\[1\] holds nan"),
+        ({"agents": [[0, 0], [1, float("nan")]]}, r"agents\[1\] holds 'nan'"),
         ({"goals": [[1, 0]]}, "1 goals, but navigation with 2 agents has 2"),
         ({"goals": None}, "goals must be a list"),
         ({"side": -4}, "side is -4"),
-        ({"side": True}, "side holds True"),
+        ({"side": True}, "side holds 'True'"),
+        ({"side": 10**400}, "number up to 1e"),
         ({"side": 2}, r"agent 0 at \[-1.5, 0\] lies outside"),
         ({"agents": [[0, 0.4], [1, 0]]}, "agent 0 at .* overlaps obstacle 0"),
         ({"agents": [[1, 0], [1.1, 0]]}, "agent 1 at .* overlaps agent 0"),
@@ -79,7 +83,7 @@ def test_layout_and_numbers_must_agree():
         ssmarl.make("navigation", 3, layout=GOOD)
 
 
-@pytest.mark.parametrize("content", ["{", "[1, 2]", "\x00"])
+@pytest.mark.parametrize("content", ["{", "[1, 2]", "\x00", "[" * 100_000])
 def test_damaged_layout_files_are_refused(tmp_path, content):
     path = tmp_path / "layout.json"
     path.write_text(content)
@@ -164,20 +168,94 @@ def test_registered_scenarios_are_known_by_name():
     try:
         ssmarl.register_scenario(scenario)
         assert ssmarl.make("rendezvous", 3).scenario is scenario
+        # The same file may be read and registered again; another scenario may not take its name.
+        ssmarl.register_scenario(ssmarl.find_scenario(f"{EXAMPLE}:rendezvous"))
         with pytest.raises(ssmarl.InputError, match="exists already"):
-            ssmarl.register_scenario(ssmarl.find_scenario(f"{EXAMPLE}:rendezvous"))
+            ssmarl.register_scenario(dataclasses.replace(SCENARIOS["line"], name="rendezvous"))
     finally:
         SCENARIOS.pop("rendezvous", None)
+
+
+OWN_FILE = """
+from __future__ import annotations
+from dataclasses import dataclass, replace
+import jax.numpy as jnp
+import ssmarl
+from beside import FACTOR
+
+@dataclass
+class Settings:
+    factor: float = FACTOR
+
+@ssmarl.register_constraint
+def slow(now, *, least: float = 0.1):
+    return (now.distance > least).astype(now.distance.dtype)
+
+base = ssmarl.find_scenario("navigation")
+GOOD = replace(base, name="good", reward=lambda now: Settings().factor * now.distance)
+SCALAR = replace(base, name="scalar", reward=lambda now: now.distance.sum())
+RAISES = replace(base, name="raises", reward=lambda now: now.nothing)
+CROWD = replace(base, name="crowd", spawn=lambda world, key: base.spawn(base.world(5, 3), key))
+"""
+
+
+def test_users_files_may_do_what_python_files_do(tmp_path):
+    """Import a file beside them, use dataclasses, register constraints, be loaded many times."""
+    (tmp_path / "beside.py").write_text("FACTOR = 2.0\n")
+    path = tmp_path / "mine.py"
+    path.write_text(OWN_FILE)
+    try:
+        for agents in (2, 3):
+            env = ssmarl.make(f"{path}:good", agents, constraints=["collision=1", "slow=3"])
+            _, outcome = env.step(env.reset(KEY), jnp.zeros((agents, 2)))
+            np.testing.assert_allclose(outcome.reward, 2 * outcome.distance)
+        for name, message in (
+            ("scalar", r"reward has shape \(\)|TypeCheckError"),
+            ("raises", "AttributeError"),
+            ("crowd", r"position has shape \(5, 2\), it must be \(3, 2\)"),
+        ):
+            with pytest.raises(ssmarl.InputError, match=message):
+                ssmarl.make(f"{path}:{name}", 3)
+    finally:
+        CONSTRAINTS.pop("slow", None)
+
+
+def test_layouts_take_numpy_too():
+    start = {"agents": np.zeros((1, 2)), "goals": ((1.0, 1.0),)}
+    env = ssmarl.make(layout=start)
+    np.testing.assert_array_equal(env.reset(KEY).position, [[0, 0]])
+    assert ssmarl.make("navigation", np.int64(4)).world.num_agents == 4
+
+
+def test_large_obstacles_are_felt():
+    """Larger than what agents perceive, and yet they push and cost."""
+    env = ssmarl.make(
+        layout={
+            "agents": [[2.0, 0.0]],
+            "goals": [[-2.0, 0.0]],
+            "obstacles": [{"at": [0, 0], "radius": 1.5}],
+            "side": 6,
+        }
+    )
+    state = env.reset(KEY)
+    state = dataclasses.replace(state, position=jnp.array([[1.4, 0.0]]))
+    slowly = dataclasses.replace(env, world=dataclasses.replace(env.world, dt=0.01))
+    after, outcome = slowly.step(state, jnp.zeros((1, 2)))
+    assert float(after.velocity[0, 0]) == pytest.approx(0.2, rel=1e-3)
+    assert int(outcome.contacts[0]) == 1
 
 
 def test_wrong_scenario_files_are_refused(tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
+    leaving = tmp_path / "leaving.py"
+    leaving.write_text("import sys; sys.exit(0)\n")
     empty = tmp_path / "empty.py"
     empty.write_text("x = 1\n")
     for text, message in (
         (f"{tmp_path}/none.py:x", "no such file"),
         (f"{broken}:x", "ZeroDivisionError"),
+        (f"{leaving}:x", "SystemExit"),
         (f"{empty}:x", "it holds none"),
         (f"{EXAMPLE}:maze", "choose from RENDEZVOUS"),
     ):

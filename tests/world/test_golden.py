@@ -40,7 +40,10 @@ def test_own_recordings_in_float64(path):
         compare(path, "dense", 1e-9)
 
 
-@pytest.mark.skipif(not recordings(SHARED), reason=f"no further recordings in {SHARED.name}/")
+@pytest.mark.skipif(
+    not recordings(SHARED),
+    reason="no recordings beyond tests/data/golden; SSMARL_GOLDEN can name a folder",
+)
 @pytest.mark.parametrize("path", recordings(SHARED), ids=lambda path: path.stem)
 def test_all_recordings(path):
     compare(path, "dense", 1e-4)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ssmarl
-from ssmarl.world.neighbours import DENSE_UP_TO
+from ssmarl.world.neighbours import DENSE_UP_TO, Grid, pairs_in_cells
 from ssmarl.world.placement import uniform
 
 ENOUGH = 64
@@ -206,6 +206,40 @@ def test_too_dense_a_crowd_is_counted_not_hidden():
     assert int(outcome.overflow) > 0
 
 
+def test_rounding_at_the_range_does_not_part_the_two_searches():
+    """Two agents whose distance rounds to the range, in cells exactly as large as it."""
+    position = jnp.zeros((5, 2)).at[:, 1].set(jnp.arange(5) * 1.5).at[0, 0].set(-1e-9)
+    position = position.at[1].set(jnp.array([1.0, 0.0]))
+    edges = []
+    for method in ("dense", "grid"):
+        env = ssmarl.make("formation", 5, search=ssmarl.Search(method=method))
+        state = dataclasses.replace(env.reset(jax.random.key(0)), position=position)
+        edges.append(np.asarray(jax.jit(env.graph)(state).agents.mask.sum(axis=1)))
+    np.testing.assert_array_equal(edges[0], [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(edges[1], edges[0])
+
+
+def test_overflow_never_wraps_around():
+    """Fifty thousand agents in one point: 2.5 billion pairs, more than 31 bits can count."""
+    count = 50_000
+    grid = Grid.covering(500.0, 1.0, count, count, 4.0)
+    pairs = jax.jit(lambda x: pairs_in_cells(x, x, grid, same=True))(jnp.zeros((count, 2)))
+    assert int(pairs.overflow) > count
+    assert int(pairs.valid.sum()) > count
+    assert int(pairs.overflow + pairs.overflow + pairs.overflow + pairs.overflow) > 0
+
+
+def test_slots_follow_the_density():
+    """Three agents among twenty obstacles see them all; at the paper's density few slots do."""
+    crowded = ssmarl.make("navigation", 3, num_obstacles=20)
+    starts = jax.jit(jax.vmap(crowded.reset))(jax.random.split(jax.random.key(0), 200))
+    assert int(jax.jit(jax.vmap(crowded.graph))(starts).overflow.sum()) == 0
+    large = ssmarl.make("navigation", 96)
+    assert max(large.search.slots(large.world)) < 10
+    starts = jax.jit(jax.vmap(large.reset))(jax.random.split(jax.random.key(0), 20))
+    assert int(jax.jit(jax.vmap(large.graph))(starts).overflow.sum()) == 0
+
+
 def test_ranges_follow_the_union_of_perception_and_communication():
     env = ssmarl.make("formation", 2)
     assert env.world.communication < env.world.perception
@@ -223,7 +257,7 @@ def test_goal_edges_follow_the_mode():
         (ssmarl.make("line", 3), 2),
         (ssmarl.make("line", 3, goal_edges="target"), 1),
     ):
-        state = env.reset(jax.random.key(0))
+        state = jax.jit(env.reset)(jax.random.key(0))
         edges = jax.jit(env.graph)(state).goals
         assert edges.feature.shape == (3, goals, 4)
         assert bool(edges.mask.all())
@@ -236,5 +270,5 @@ def test_goal_edges_follow_the_mode():
 def test_the_grid_takes_over_in_large_worlds():
     small, large = ssmarl.make("navigation", 3), ssmarl.make("navigation", DENSE_UP_TO + 1)
     for env, shape in ((small, (3, 3)), (large, None)):
-        pairs = env.near(env.reset(jax.random.key(0))).agents
+        pairs = jax.jit(lambda key, env=env: env.near(env.reset(key)))(jax.random.key(0)).agents
         assert (pairs.valid.shape == shape) if shape else (pairs.valid.ndim == 1)

@@ -1,0 +1,1 @@
+"""Networks over graphs: the same weights for any number of agents."""

@@ -1,0 +1,86 @@
+"""The actor: graph → Agent Aggregation (own vertex) → LSTM → diagonal Gaussian."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.nets.layers import LSTM, Linear, Memory
+from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
+from ssmarl.types import Key
+from ssmarl.world.graph import Graph
+
+ACTIONS = 2
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """Sizes of the actor."""
+
+    graph: GraphNetConfig = GraphNetConfig()
+    memory: int = 64
+    """Size of the LSTM (paper: one layer)."""
+    log_std: float = -0.5
+    """Initial logarithm of the standard deviation of actions."""
+    mean_bound: float | None = 2.0
+    """Means are kept within ± this times the action limit by a tanh; None: free."""
+
+
+class Gaussian(eqx.Module):
+    """A diagonal Gaussian over actions."""
+
+    mean: Float[Array, "*n 2"]
+    log_std: Float[Array, " 2"]
+
+    def sample(self, key: Key) -> Float[Array, "*n 2"]:
+        """A draw."""
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def log_prob(self, action: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
+        """Joint log-density of both components."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return (-0.5 * z**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(axis=-1)
+
+
+def kl_divergence(old: Gaussian, new: Gaussian) -> Float[Array, "*n"]:
+    """KL(old ‖ new), summed over components."""
+    ratio = jnp.exp(2 * (old.log_std - new.log_std))
+    shift = ((old.mean - new.mean) * jnp.exp(-new.log_std)) ** 2
+    return (new.log_std - old.log_std + 0.5 * (ratio + shift - 1)).sum(axis=-1)
+
+
+class Actor(eqx.Module):
+    """One policy for every agent that runs it."""
+
+    graph_net: GraphNet
+    lstm: LSTM
+    mean: Linear
+    log_std: Float[Array, " 2"]
+    mean_bound: float | None = eqx.field(static=True)
+
+    def __init__(self, key: Key, config: ActorConfig = ActorConfig()):
+        keys = jax.random.split(key, 3)
+        self.graph_net = GraphNet(keys[0], config.graph)
+        self.lstm = LSTM(keys[1], config.graph.widths[-1], config.memory)
+        self.mean = Linear(keys[2], config.memory + config.graph.widths[-1], ACTIONS, 0.1)
+        self.log_std = jnp.full(ACTIONS, config.log_std)
+        self.mean_bound = config.mean_bound
+
+    def blank(self, agents: int) -> Memory:
+        """The memory at the start of an episode."""
+        return Memory.blank(agents, self.lstm.size)
+
+    def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
+        """The distribution of every agent's action, and what it remembers."""
+        seen, _ = self.graph_net(graph)
+        memory = self.lstm.advance(self.lstm.prepare(seen), memory)
+        return self.head(seen, memory.hidden), memory
+
+    def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
+        """What is seen now and what is remembered → actions."""
+        mean = self.mean(jnp.concatenate([seen, hidden], axis=-1))
+        if self.mean_bound is not None:
+            mean = self.mean_bound * jnp.tanh(mean / self.mean_bound)
+        return Gaussian(mean, self.log_std)

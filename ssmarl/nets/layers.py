@@ -1,0 +1,65 @@
+"""Building blocks: linear maps with orthogonal weights, and the LSTM cell."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.types import Key
+
+RELU_GAIN = 2**0.5
+
+
+class Linear(eqx.Module):
+    """x ↦ W x + b over the last axis, orthogonal W, zero b."""
+
+    weight: Float[Array, "in out"]
+    bias: Float[Array, " out"] | None
+
+    def __init__(self, key: Key, size_in: int, size_out: int, gain: float = 1.0, bias: bool = True):
+        self.weight = gain * jax.nn.initializers.orthogonal()(key, (size_in, size_out))
+        self.bias = jnp.zeros(size_out) if bias else None
+
+    def __call__(self, x: Float[Array, "*n in"]) -> Float[Array, "*n out"]:
+        """W x + b."""
+        y = x @ self.weight
+        return y if self.bias is None else y + self.bias
+
+
+class Memory(eqx.Module):
+    """What an LSTM remembers, per agent."""
+
+    hidden: Float[Array, "*n H"]
+    cell: Float[Array, "*n H"]
+
+    @staticmethod
+    def blank(*shape: int) -> "Memory":
+        """Nothing yet; the last axis is the memory's own."""
+        return Memory(jnp.zeros(shape), jnp.zeros(shape))
+
+
+class LSTM(eqx.Module):
+    """One layer. The input's share of the gates can be computed for all time steps at once."""
+
+    from_input: Linear
+    from_hidden: Linear
+    size: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, size_in: int, size: int):
+        keys = jax.random.split(key)
+        self.from_input = Linear(keys[0], size_in, 4 * size)
+        self.from_hidden = Linear(keys[1], size, 4 * size, bias=False)
+        self.size = size
+
+    def prepare(self, x: Float[Array, "*n in"]) -> Float[Array, "*n gates"]:
+        """What the input contributes to the gates."""
+        return self.from_input(x)
+
+    def advance(self, gates: Float[Array, "*n gates"], memory: Memory) -> Memory:
+        """One step in time; the output is the new `hidden`."""
+        gates = gates + self.from_hidden(memory.hidden)
+        entry, forget, candidate, output = jnp.split(gates, 4, axis=-1)
+        # The forget gate starts open, so that early gradients reach far back.
+        cell = jax.nn.sigmoid(forget + 1.0) * memory.cell
+        cell = cell + jax.nn.sigmoid(entry) * jnp.tanh(candidate)
+        return Memory(jax.nn.sigmoid(output) * jnp.tanh(cell), cell)

@@ -1,0 +1,1 @@
+"""From episodes to advantages."""
