@@ -78,6 +78,12 @@ class Actor(eqx.Module):
         memory = self.lstm.advance(self.lstm.prepare(seen), memory)
         return self.head(seen, memory.hidden), memory
 
+    def unroll(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
+        """The same over a stretch of time (leading axis T of the graph)."""
+        seen, _ = jax.vmap(self.graph_net)(graph)
+        hidden, memory = self.lstm.unroll(seen, memory)
+        return self.head(seen, hidden), memory
+
     def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
         """What is seen now and what is remembered → actions."""
         mean = self.mean(jnp.concatenate([seen, hidden], axis=-1))

@@ -45,7 +45,9 @@ def encode(encoding: Encoding, edges: Edges, *, goals: bool) -> Float[Array, "A 
         distance = length(position)[..., None]
         bumps = jnp.exp(-((distance / jnp.asarray(encoding.bumps)) ** 2))
         unit = direction(position)
-        felt = (unit[..., None, :] * bumps[..., None]).reshape(*bumps.shape[:-1], -1)
+        felt = (unit[..., None, :] * bumps[..., None]).reshape(
+            *bumps.shape[:-1], 2 * len(encoding.bumps)
+        )
         parts += [unit, bumps, felt]
     if encoding.radius:
         parts.append(10 * edges.radius[..., None])

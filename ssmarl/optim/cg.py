@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.types import Count
+
 Tree = Any
 
 
@@ -21,7 +23,7 @@ def conjugate_gradient(
     many = jax.vmap(product)
     enough = tolerance**2 * dot(right, right)
 
-    def iterate(_: int, carry: tuple) -> tuple:
+    def iterate(_: Count, carry: tuple) -> tuple:
         x, residual, direction, size = carry
         active = size > enough
         curved = many(direction)

@@ -1,0 +1,87 @@
+"""Critics: graph → Graph Aggregation over all agents → LSTM → values, one per stream."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.nets.layers import LSTM, RELU_GAIN, Linear, Memory
+from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
+from ssmarl.types import Key
+from ssmarl.world.graph import Graph
+
+
+@dataclass(frozen=True)
+class CriticConfig:
+    """Sizes of a critic."""
+
+    graph: GraphNetConfig = GraphNetConfig()
+    memory: int = 64
+    """Size of the LSTM."""
+    hidden: int = 64
+    """Hidden layer of the value MLP."""
+    own_vertex: bool = True
+    """Read each agent's own vertex beside the whole team's: for signals that differ by agent.
+    False is the paper's critic, one value for the team."""
+
+
+class GraphAggregation(eqx.Module):
+    """X = Σ_v softmax(f5(v)) · f6(v) over the agents' vertices: one vector for any team."""
+
+    f5: Linear
+    f6: Linear
+
+    def __init__(self, key: Key, size: int):
+        keys = jax.random.split(key)
+        self.f5 = Linear(keys[0], size, 1, 0.1)
+        self.f6 = Linear(keys[1], size, size, RELU_GAIN)
+
+    def __call__(self, vertex: Float[Array, "A F"]) -> Float[Array, " F"]:
+        """The team in one vector."""
+        weight = jax.nn.softmax(self.f5(vertex), axis=0)
+        return (weight * self.f6(vertex)).sum(axis=0)
+
+
+class Critic(eqx.Module):
+    """Values of every agent's future, `streams` of them: the reward, or each cost."""
+
+    graph_net: GraphNet
+    aggregate: GraphAggregation
+    lstm: LSTM
+    hidden: Linear
+    value: Linear
+    own_vertex: bool = eqx.field(static=True)
+
+    def __init__(self, key: Key, streams: int, config: CriticConfig = CriticConfig()):
+        keys = jax.random.split(key, 5)
+        size = config.graph.widths[-1]
+        self.graph_net = GraphNet(keys[0], config.graph)
+        self.aggregate = GraphAggregation(keys[1], size)
+        self.lstm = LSTM(keys[2], size * (2 if config.own_vertex else 1), config.memory)
+        self.hidden = Linear(keys[3], config.memory, config.hidden, RELU_GAIN)
+        self.value = Linear(keys[4], config.hidden, streams)
+        self.own_vertex = config.own_vertex
+
+    def blank(self, agents: int) -> Memory:
+        """The memory at the start of an episode."""
+        return Memory.blank(agents, self.lstm.size)
+
+    def __call__(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "A S"], Memory]:
+        """Values now, and what is remembered."""
+        memory = self.lstm.advance(self.lstm.prepare(self._read(graph)), memory)
+        return self._head(memory.hidden), memory
+
+    def unroll(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "T A S"], Memory]:
+        """The same over a stretch of time (leading axis T of the graph)."""
+        hidden, memory = self.lstm.unroll(jax.vmap(self._read)(graph), memory)
+        return self._head(hidden), memory
+
+    def _read(self, graph: Graph) -> Float[Array, "A F"]:
+        vertex, _ = self.graph_net(graph)
+        team = jnp.broadcast_to(self.aggregate(vertex), vertex.shape)
+        return jnp.concatenate([vertex, team], axis=-1) if self.own_vertex else team
+
+    def _head(self, hidden: Float[Array, "*n H"]) -> Float[Array, "*n S"]:
+        return self.value(jax.nn.relu(self.hidden(hidden)))

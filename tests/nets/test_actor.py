@@ -1,0 +1,177 @@
+"""The networks: any number of agents, no order, no padding; and they feel where things are."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.nets.actor import Actor, ActorConfig, Gaussian, kl_divergence
+from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.layers import LSTM, Memory
+from ssmarl.nets.message_passing import GraphNetConfig
+
+KEY = jax.random.key(0)
+ACTOR = Actor(KEY)
+ACT = eqx.filter_jit(lambda actor, graph, memory: actor(graph, memory))
+
+
+def moving(env, seed=0):
+    keys = jax.random.split(jax.random.key(seed))
+    state = jax.jit(env.reset)(keys[0])
+    return dataclasses.replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
+
+
+@pytest.mark.parametrize(("agents", "obstacles"), [(1, 0), (1, 1), (3, 3), (40, 40), (300, 300)])
+def test_the_same_weights_run_at_any_size(agents, obstacles):
+    env = ssmarl.make("navigation", agents, num_obstacles=obstacles)
+    graph = jax.jit(env.graph)(moving(env))
+    action, memory = ACT(ACTOR, graph, ACTOR.blank(agents))
+    assert action.mean.shape == (agents, 2)
+    assert memory.hidden.shape == (agents, 64)
+    assert np.isfinite(np.asarray(action.mean)).all()
+
+
+def test_padding_changes_nothing():
+    """More slots than neighbours, or exactly enough: the same actions."""
+    results = []
+    for slots in (4, 9):
+        env = ssmarl.make(
+            "navigation", 10, search=ssmarl.Search(agent_slots=slots, obstacle_slots=slots)
+        )
+        graph = jax.jit(env.graph)(moving(env, 3))
+        assert int(graph.overflow) == 0
+        results.append(ACT(ACTOR, graph, ACTOR.blank(10))[0].mean)
+    np.testing.assert_allclose(*results, atol=1e-5)
+
+
+def test_the_order_of_agents_and_obstacles_changes_nothing():
+    env = ssmarl.make("navigation", 8)
+    state = moving(env, 1)
+    order = jax.random.permutation(KEY, 8)
+    shuffled = dataclasses.replace(
+        state,
+        position=state.position[order],
+        velocity=state.velocity[order],
+        target=state.target[order],
+        obstacle=state.obstacle[order[::-1]],
+    )
+    graph = jax.jit(env.graph)
+    memory = ACTOR.blank(8)
+    one = ACT(ACTOR, graph(state), memory)[0].mean
+    other = ACT(ACTOR, graph(shuffled), memory)[0].mean
+    np.testing.assert_allclose(one[order], other, atol=1e-5)
+
+
+def test_two_rounds_of_messages_reach_two_links_far():
+    """A – B – C in a row: C's velocity reaches A through B, but not past the second round."""
+    layout = {
+        "agents": [[-1.4, 0], [-0.6, 0], [0.2, 0], [1.0, 0]],
+        "goals": [[-1.4, 1], [-0.6, 1], [0.2, 1], [1.0, 1]],
+        "side": 4,
+    }
+    env = ssmarl.make(layout=layout)
+    state = env.reset(KEY)
+    memory = ACTOR.blank(4)
+
+    def first_action(mover):
+        faster = dataclasses.replace(
+            state, velocity=state.velocity.at[mover].set(jnp.array([0.5, 0.5]))
+        )
+        return np.asarray(ACT(ACTOR, env.graph(faster), memory)[0].mean[0])
+
+    still = np.asarray(ACT(ACTOR, env.graph(state), memory)[0].mean[0])
+    assert np.abs(first_action(1) - still).max() > 1e-5
+    assert np.abs(first_action(2) - still).max() > 1e-6
+    np.testing.assert_array_equal(first_action(3), still)
+
+
+def probe(actor, side):
+    """Action with an obstacle half a metre ahead, a little to the left or right of the way."""
+    env = ssmarl.make(
+        layout={
+            "agents": [[0.0, 0.0]],
+            "goals": [[1.8, 0.0]],
+            "obstacles": [[0.5, side * 0.1]],
+            "side": 4,
+        }
+    )
+    graph = env.graph(env.reset(KEY))
+    seen, _ = actor.graph_net(graph)
+    return np.asarray(seen[0])
+
+
+def test_the_rich_encoding_feels_left_from_right():
+    """What reaches the memory differs clearly between the two, many times more than raw edges."""
+
+    def difference(encoding):
+        config = ActorConfig(graph=GraphNetConfig(encoding=encoding))
+        shares = []
+        for seed in range(10):
+            actor = Actor(jax.random.key(seed), config)
+            left, right = probe(actor, 1), probe(actor, -1)
+            shares.append(np.linalg.norm(left - right) / np.linalg.norm(left))
+        return np.mean(shares)
+
+    rich, raw = difference(Encoding()), difference(Encoding(rich=False, radius=False))
+    assert rich > 0.05
+    assert rich > 1.5 * raw
+
+
+def test_far_goals_look_like_nearer_ones_in_the_same_direction():
+    def action(distance):
+        env = ssmarl.make(
+            layout={"agents": [[0, 0]], "goals": [[distance, 0.0]], "side": 4 * distance}
+        )
+        return np.asarray(ACT(ACTOR, env.graph(env.reset(KEY)), ACTOR.blank(1))[0].mean)
+
+    np.testing.assert_allclose(action(3.0), action(30.0), atol=1e-6)
+    assert np.abs(action(0.5) - action(30.0)).max() > 1e-4
+
+
+def test_attention_is_a_distribution_over_present_edges():
+    env = ssmarl.make("navigation", 6)
+    graph = jax.jit(env.graph)(moving(env, 2))
+    _, attention = eqx.filter_jit(ACTOR.graph_net)(graph)
+    mask = np.concatenate([graph.agents.mask, graph.obstacles.mask, graph.goals.mask], axis=1)
+    assert len(attention) == 2
+    for weights in attention:
+        np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
+        assert not np.asarray(weights)[~mask].any()
+
+
+def test_lstm_by_hand():
+    """The equations of the paper's reference, gate by gate, in NumPy."""
+    lstm = LSTM(KEY, 3, 4)
+    rng = np.random.default_rng(0)
+    x, hidden, cell = (rng.normal(size=(5, n)).astype(np.float32) for n in (3, 4, 4))
+    out = lstm.advance(lstm.prepare(jnp.asarray(x)), Memory(jnp.asarray(hidden), jnp.asarray(cell)))
+    assert lstm.from_input.bias is not None
+    gates = x @ np.asarray(lstm.from_input.weight) + np.asarray(lstm.from_input.bias)
+    gates = gates + hidden @ np.asarray(lstm.from_hidden.weight)
+    i, f, g, o = np.split(gates, 4, axis=1)
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    new_cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+    np.testing.assert_allclose(out.cell, new_cell, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(out.hidden, sigmoid(o) * np.tanh(new_cell), rtol=1e-4, atol=1e-6)
+
+
+def test_gaussian_against_scipy_and_sampling():
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(1)
+    old = Gaussian(jnp.asarray(rng.normal(size=(7, 2))), jnp.array([-0.3, 0.4]))
+    new = Gaussian(jnp.asarray(rng.normal(size=(7, 2))), jnp.array([0.1, -0.2]))
+    action = jnp.asarray(rng.normal(size=(7, 2)))
+    expected = norm.logpdf(action, old.mean, np.exp(old.log_std)).sum(axis=1)
+    np.testing.assert_allclose(old.log_prob(action), expected, rtol=1e-4)
+    draws = jax.vmap(old.sample)(jax.random.split(KEY, 200_000))
+    estimate = (jax.vmap(old.log_prob)(draws) - jax.vmap(new.log_prob)(draws)).mean(axis=0)
+    np.testing.assert_allclose(kl_divergence(old, new), estimate, rtol=0.03)
+    np.testing.assert_allclose(kl_divergence(old, old), 0, atol=1e-6)

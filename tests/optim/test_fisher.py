@@ -1,0 +1,51 @@
+"""Fisher products against the dense Hessian of the KL divergence."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+import ssmarl
+from ssmarl.nets.actor import Actor, ActorConfig, Gaussian, kl_divergence
+from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.optim.fisher import fisher_product
+
+SMALL = ActorConfig(
+    graph=GraphNetConfig(
+        embedding=2, hidden=3, widths=(4, 4), message=4, encoding=Encoding(bumps=(0.4,))
+    ),
+    memory=3,
+)
+
+
+def test_products_equal_the_dense_hessian():
+    """A whole small actor with LSTM, over two steps in time."""
+    with jax.enable_x64(True):
+        env = ssmarl.make("navigation", 3)
+        actor = Actor(jax.random.key(1), SMALL)
+        state = env.reset(jax.random.key(0))
+        graphs = [env.graph(state), env.graph(env.step(state, jnp.ones((3, 2)))[0])]
+        params, static = eqx.partition(actor, eqx.is_inexact_array)
+        flat, unravel = ravel_pytree(params)
+
+        def policy(params):
+            actor = eqx.combine(params, static)
+            first, memory = actor(graphs[0], actor.blank(3))
+            second, _ = actor(graphs[1], memory)
+            return Gaussian(jnp.concatenate([first.mean, second.mean]), first.log_std)
+
+        old = policy(params)
+        hessian = jax.jit(jax.hessian(lambda x: kl_divergence(old, policy(unravel(x))).mean()))
+        product = jax.jit(fisher_product(policy, params, damping=0.0))
+        damped = jax.jit(fisher_product(policy, params, damping=0.3))
+        dense = np.asarray(hessian(flat))
+        assert np.abs(dense).max() > 0.1
+        rng = np.random.default_rng(0)
+        for _ in range(5):
+            x = jnp.asarray(rng.normal(size=flat.shape))
+            np.testing.assert_allclose(ravel_pytree(product(unravel(x)))[0], dense @ x, atol=1e-8)
+            np.testing.assert_allclose(
+                ravel_pytree(damped(unravel(x)))[0], dense @ x + 0.3 * x, atol=1e-8
+            )
