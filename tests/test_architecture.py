@@ -27,7 +27,7 @@ FLOW = [
     ["nets.message_passing"],
     ["nets.actor", "nets.critic"],
     ["optim.step", "optim.cg", "optim.fisher", "optim.linesearch"],
-    ["rl.advantages", "rl.normalise", "rl.rollout"],
+    ["rl.advantages", "rl.normalise", "rl.rollout", "rl.pathwise"],
     ["bench.env"],
     ["bench.scale"],
     [""],

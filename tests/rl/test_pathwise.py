@@ -1,0 +1,159 @@
+"""Gradients through the world: true values, gradients that point round obstacles."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import ssmarl
+from ssmarl.nets.actor import Actor
+from ssmarl.rl.pathwise import (
+    Foresight,
+    foreseen_contacts,
+    imagine,
+    smooth_reward,
+    straight_through,
+)
+
+KEY = jax.random.key(0)
+FORESIGHT = Foresight()
+
+
+def ahead(side, speed=1.0):
+    """One agent on its way along x, an obstacle half a metre ahead, `side` metres to its left."""
+    env = ssmarl.make(
+        layout={"agents": [[0, 0]], "goals": [[1.8, 0]], "obstacles": [[0.5, side]], "side": 4}
+    )
+    state = env.reset(KEY)
+    return env, dataclasses.replace(state, velocity=jnp.array([[speed, 0.0]]))
+
+
+def test_values_are_those_of_the_real_world():
+    """In contact and with actions beyond the limit: nothing but the derivative differs."""
+    env = ssmarl.make("navigation", 6)
+    state = env.reset(KEY)
+    state = dataclasses.replace(state, position=0.2 * state.position)
+    action = jax.random.normal(KEY, (6, 2)) * 3
+    real, outcome = jax.jit(env.step)(state, action)
+    imagined, same = jax.jit(lambda s, a: straight_through(env, s, a))(state, action)
+    assert int(outcome.contacts.sum()) > 0
+    np.testing.assert_allclose(imagined.position, real.position, atol=1e-5)
+    np.testing.assert_allclose(imagined.velocity, real.velocity, atol=1e-5)
+    np.testing.assert_array_equal(same.cost, outcome.cost)
+
+
+def test_in_free_flight_derivatives_are_the_true_ones():
+    with jax.enable_x64(True):
+        env = ssmarl.make("navigation", 2, num_obstacles=0)
+        state = env.reset(KEY)
+
+        def after(action, step):
+            now = state
+            for _ in range(3):
+                now, _ = step(now, action)
+            return now.position.sum() + (now.velocity**2).sum()
+
+        action = jnp.full((2, 2), 0.3)
+        ours = jax.grad(lambda a: after(a, lambda s, u: straight_through(env, s, u)))(action)
+        true = jax.grad(lambda a: after(a, env.step))(action)
+        np.testing.assert_allclose(ours, true, rtol=1e-9)
+
+
+@pytest.mark.parametrize("side", [0.1, -0.1])
+def test_the_cost_points_round_the_obstacle(side):
+    """Going down the gradient turns the velocity away from the side where the obstacle is."""
+    env, state = ahead(side)
+
+    def cost(velocity):
+        return foreseen_contacts(
+            env, dataclasses.replace(state, velocity=velocity), FORESIGHT
+        ).sum()
+
+    value, gradient = jax.value_and_grad(cost)(state.velocity)
+    assert float(value) > 0.1
+    downhill = -np.asarray(gradient)[0]
+    assert np.sign(downhill[1]) == -np.sign(side)
+    assert abs(downhill[1]) > abs(downhill[0])
+
+
+def test_what_lies_beside_behind_or_beyond_the_horizon_costs_nothing():
+    for side, speed in ((0.4, 1.0), (0.0, -1.0), (0.0, 0.2)):
+        env, state = ahead(side, speed)
+        assert float(foreseen_contacts(env, state, FORESIGHT).sum()) == 0
+
+
+def test_foreseen_contact_by_hand():
+    """Head-on at 1 m/s from 0.5 m: gap 0 − 0.25 at the closest, 0.5 s ahead of 0.8."""
+    env, state = ahead(0.0)
+    value = float(foreseen_contacts(env, state, FORESIGHT)[0])
+    assert value == pytest.approx((0.06 + 0.25) / 0.1 * (1 - 0.5 / 0.8), rel=1e-2)
+
+
+def test_parked_agents_pay_nothing_for_near_obstacles():
+    env, state = ahead(0.0, speed=0.0)
+    parked = dataclasses.replace(
+        state, position=jnp.array([[0.24, 0.0]]), target=jnp.array([[0.24, 0.0]])
+    )
+    assert float(foreseen_contacts(env, parked, FORESIGHT)[0]) == 0
+    passing = dataclasses.replace(parked, target=jnp.array([[1.8, 0.0]]))
+    assert float(foreseen_contacts(env, passing, FORESIGHT)[0]) > 0
+
+
+def test_the_smooth_reward_rises_all_the_way_to_the_target():
+    _, state = ahead(0.0)
+    distances = np.linspace(0, 2, 200)
+    values = [
+        float(
+            smooth_reward(
+                dataclasses.replace(state, position=state.target - jnp.array([[d, 0.0]])),
+                FORESIGHT,
+            )[0]
+        )
+        for d in distances
+    ]
+    assert (np.diff(values) < 0).all()
+
+
+@pytest.mark.parametrize("method", ["dense", "grid"])
+def test_both_searches_foresee_the_same(method):
+    env = ssmarl.make("navigation", 30, search=ssmarl.Search(method=method))
+    state = env.reset(KEY)
+    state = dataclasses.replace(
+        state,
+        position=0.5 * state.position,
+        velocity=jax.random.normal(KEY, state.position.shape),
+    )
+    reference = ssmarl.make("navigation", 30, search=ssmarl.Search(method="dense"))
+    mine = jax.jit(lambda s: foreseen_contacts(env, s, FORESIGHT))(state)
+    expected = jax.jit(lambda s: foreseen_contacts(reference, s, FORESIGHT))(state)
+    assert float(expected.sum()) > 1
+    np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_few_steps_down_the_gradient_learn_to_move():
+    """Twenty steps of Adam on eight short episodes: rewards rise."""
+    env = ssmarl.make("navigation", 2, num_obstacles=1, episode_length=25)
+    params, static = eqx.partition(Actor(KEY), eqx.is_inexact_array)
+    optimiser = optax.adam(3e-3)
+    keys = jax.random.split(KEY, 8)
+
+    def loss(params):
+        actor = eqx.combine(params, static)
+        seen = jax.vmap(lambda key: imagine(env, actor, key))(keys)
+        return -seen.reward.mean() + seen.cost.mean(), seen.outcome.reward.mean()
+
+    @jax.jit
+    def improve(params, state):
+        gradient, reward = jax.grad(loss, has_aux=True)(params)
+        updates, state = optimiser.update(gradient, state)
+        return optax.apply_updates(params, updates), state, reward
+
+    state, rewards = optimiser.init(params), []
+    for _ in range(20):
+        params, state, reward = improve(params, state)
+        rewards.append(float(reward))
+    assert rewards[-1] > rewards[0] + 0.3
