@@ -28,6 +28,8 @@ FLOW = [
     ["nets.actor", "nets.critic"],
     ["optim.step", "optim.cg", "optim.fisher", "optim.linesearch"],
     ["rl.advantages", "rl.normalise", "rl.rollout", "rl.pathwise"],
+    ["evaluation.episodes", "evaluation.intervals"],
+    ["evaluation.evaluate"],
     ["bench.env"],
     ["bench.scale"],
     [""],
@@ -36,7 +38,7 @@ FLOW = [
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
-EMPTY = {"world", "optim", "nets", "rl", "bench", "cli"}
+EMPTY = {"world", "optim", "nets", "rl", "evaluation", "bench", "cli"}
 
 
 def modules():

@@ -1,0 +1,84 @@
+"""A policy's measures over many episodes, as one flat record with confidence intervals."""
+
+import time
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from ssmarl.errors import InputError
+from ssmarl.evaluation.episodes import Policy, run_episodes
+from ssmarl.evaluation.intervals import mean_interval, rate_interval
+from ssmarl.types import Json
+from ssmarl.world.env import Env
+
+RATES = ("success", "success_tight")
+"""Yes or no, once an episode."""
+MEANS = (
+    "reward_team",
+    "cost_team",
+    "cost_worst_agent",
+    "collisions",
+    "reach",
+    "safe",
+    "safe_reach",
+    "graph_overflow",
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `ssmarl eval` reports for one world."""
+
+    figures: Json
+    """Means and rates by name; rates are fractions."""
+    ci95: dict[str, tuple[float, float]]
+
+    def to_json(self) -> Json:
+        """One object, as written to a file."""
+        return {**self.figures, "ci95": {name: list(pair) for name, pair in self.ci95.items()}}
+
+
+def evaluate(env: Env, policy: Policy, *, episodes: int = 100, seed: int = 0) -> Result:
+    """Run a policy and measure. Starts that could not be placed are left out and counted."""
+    if episodes < 1:
+        raise InputError(f"episodes is {episodes}: it must be at least 1")
+    began = time.perf_counter()
+    runs = jax.device_get(run_episodes(env, policy, jax.random.key(seed), episodes))
+    kept = np.asarray(runs.placed)
+    count, agents = int(kept.sum()), env.world.num_agents
+    if count == 0:
+        raise InputError(f"none of {episodes} starts was free of overlaps: use fewer obstacles")
+    columns = {name: np.asarray(getattr(runs, name), float)[kept] for name in (*RATES, *MEANS)}
+    columns["reward_agent"] = columns["reward_team"] / agents
+    columns["cost_agent"] = columns["cost_team"] / agents
+    by_constraint = np.asarray(runs.cost_by_constraint, float)[kept]
+    for c, constraint in enumerate(env.constraints):
+        columns[f"cost_{constraint.name}"] = by_constraint[:, c]
+    figures: Json = {
+        "scenario": env.scenario.name,
+        "num_agents": agents,
+        "episodes": count,
+        "episode_length": env.world.episode_length,
+        "action_limit": env.world.action_limit,
+        "seed": seed,
+        **{
+            name: float(values.mean())
+            for name, values in columns.items()
+            if not _is_constraint(name, env)
+        },
+        "cost_by_constraint": {
+            item.name: float(columns[f"cost_{item.name}"].mean()) for item in env.constraints
+        },
+        "spawn_failures": episodes - count,
+        "seconds": time.perf_counter() - began,
+    }
+    ci95 = {
+        name: rate_interval(int(values.sum()), count) if name in RATES else mean_interval(values)
+        for name, values in columns.items()
+    }
+    return Result(figures, ci95)
+
+
+def _is_constraint(column: str, env: Env) -> bool:
+    return column in {f"cost_{item.name}" for item in env.constraints}
