@@ -134,6 +134,7 @@ def test_both_searches_foresee_the_same(method):
     np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_few_steps_down_the_gradient_learn_to_move():
     """Twenty steps of Adam on eight short episodes: rewards rise."""
     env = ssmarl.make("navigation", 2, num_obstacles=1, episode_length=25)
