@@ -9,14 +9,8 @@ run: .venv/installed  ## the main job
 	$(BIN)/ssmarl simulate --scenario navigation --num-agents 3 --out runs/demo/navigation-n3.npz
 	$(BIN)/ssmarl simulate --scenario navigation --num-agents 96 --out runs/demo/navigation-n96.npz
 
-# Most of a test's time is compilation, which less optimisation shortens. The neighbour search is
-# tested as it is used: rounding depends on how kernels are fused.
-EXACT := tests/world/test_neighbours.py
-QUICK := XLA_FLAGS=--xla_backend_optimization_level=0
-
 test: .venv/installed-test lint  ## what CI runs
-	$(QUICK) $(BIN)/pytest -n 2 --ignore $(EXACT)
-	$(BIN)/pytest -n 2 $(EXACT)
+	$(BIN)/pytest -n 2
 
 test-slow: .venv/installed-test  ## learning checks too
 	$(BIN)/pytest -n 2 -m "slow or not slow"
