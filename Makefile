@@ -5,9 +5,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
 .PHONY: run test test-slow lint bench format clean
 
-run: .venv/installed  ## the main job
-	$(BIN)/ssmarl simulate --scenario navigation --num-agents 3 --out runs/demo/navigation-n3.npz
-	$(BIN)/ssmarl simulate --scenario navigation --num-agents 96 --out runs/demo/navigation-n96.npz
+RUN := runs/navigation
+
+run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on where it stopped
+	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \
+	else $(BIN)/ssmarl train --num-agents 3 --steps 1_000_000 --out $(RUN); fi
+	$(BIN)/ssmarl eval $(RUN) --num-agents 3 6 12 24 48 96 --episodes 100 --json $(RUN)/eval.json
+	$(BIN)/ssmarl plot $(RUN) --out $(RUN)/plots/curves.png
+	$(BIN)/ssmarl render $(RUN) --num-agents 24 --out $(RUN)/videos/navigation-n24.gif
 
 test: .venv/installed-test lint  ## what CI runs
 	$(BIN)/pytest -n 2

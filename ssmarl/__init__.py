@@ -4,11 +4,20 @@ env = ssmarl.make("navigation", num_agents=3)
 state = env.reset(jax.random.key(0))
 state, outcome = env.step(state, action)
 graph = env.graph(state)
+
+policy = ssmarl.load("pretrained:navigation")
+action, memory = policy.act(graph, memory)
+result = ssmarl.evaluate(policy, num_agents=96, episodes=100)
+run = ssmarl.train(ssmarl.TrainConfig(num_agents=(3,), steps=1_000_000))
 """
 
 from importlib.metadata import version
 
 from ssmarl.errors import InputError
+from ssmarl.evaluation.policies import evaluate_policy as evaluate
+from ssmarl.policy import Policy, load
+from ssmarl.training.config import TrainConfig
+from ssmarl.training.run import Run, resume, train
 from ssmarl.world.constraints import Constraint
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.graph import Edges, Graph
@@ -27,13 +36,20 @@ __all__ = [
     "InputError",
     "Layout",
     "Outcome",
+    "Policy",
+    "Run",
     "Scenario",
     "Search",
     "Situation",
+    "TrainConfig",
     "World",
     "WorldState",
+    "evaluate",
     "find_scenario",
+    "load",
     "make",
     "register_constraint",
     "register_scenario",
+    "resume",
+    "train",
 ]

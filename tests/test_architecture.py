@@ -8,6 +8,7 @@ PACKAGE = Path(__file__).parent.parent / "ssmarl"
 # A module may import those above it, never those below it or beside it.
 FLOW = [
     ["errors", "types", "devices"],
+    ["settings", "arrays"],
     ["world.geometry"],
     ["world.state"],
     ["world.neighbours"],
@@ -26,19 +27,33 @@ FLOW = [
     ["nets.layers", "nets.encoding"],
     ["nets.message_passing"],
     ["nets.actor", "nets.critic"],
+    ["nets.team"],
     ["optim.step", "optim.cg", "optim.fisher", "optim.linesearch"],
-    ["rl.advantages", "rl.normalise", "rl.rollout", "rl.pathwise"],
+    ["optim.update"],
+    ["rl.advantages", "rl.normalise", "rl.rollout", "rl.foresight", "rl.chunks", "rl.score"],
+    ["rl.pathwise", "rl.values"],
+    ["algorithms.algorithm", "algorithms.scope"],
+    ["algorithms.learner"],
+    ["algorithms.by_score", "algorithms.by_path"],
+    ["algorithms.ssmarl"],
+    ["algorithms"],
+    ["policy"],
     ["evaluation.episodes", "evaluation.intervals"],
     ["evaluation.evaluate"],
+    ["evaluation.policies"],
+    ["training.config", "training.engine", "training.progress", "training.selection"],
+    ["training.files"],
+    ["training.run"],
+    ["pictures.film", "pictures.curves"],
     ["bench.env"],
-    ["bench.scale"],
+    ["bench.scale", "bench.train"],
     [""],
     ["cli.options", "cli.list"],
-    ["cli.simulate", "cli.bench"],
+    ["cli.simulate", "cli.bench", "cli.train", "cli.eval", "cli.render", "cli.plot"],
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
-EMPTY = {"world", "optim", "nets", "rl", "evaluation", "bench", "cli"}
+EMPTY = {"world", "optim", "nets", "rl", "evaluation", "training", "pictures", "bench", "cli"}
 
 
 def modules():

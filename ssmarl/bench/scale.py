@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 
 from ssmarl.bench.env import best_seconds, checksum
+from ssmarl.policy import load, pretrained
 from ssmarl.types import Json
 from ssmarl.world.drivers import random
 from ssmarl.world.make import make
@@ -35,7 +36,7 @@ def bench_scale(sizes: tuple[int, ...] = SIZES) -> Json:
 def measure(n: int) -> Json:
     """Milliseconds of one step with its graph at n agents, and this process's peak memory.
 
-    `step_ms`, the same with a policy, is None until there is one to run.
+    `step_ms` is the same driven by `pretrained:navigation`, where it is shipped.
     """
     env = make("navigation", n)
     steps = max(4, AGENT_STEPS // n)
@@ -49,13 +50,24 @@ def measure(n: int) -> Json:
 
         return jax.lax.scan(step, state, keys)
 
-    seconds = best_seconds(run, state, jax.random.split(jax.random.key(1), steps))
-    return {
-        "n": n,
-        "world_ms": 1e3 * seconds / steps,
-        "step_ms": None,
-        "peak_mb": _peak_mb(),
-    }
+    keys = jax.random.split(jax.random.key(1), steps)
+    world = best_seconds(run, state, keys) / steps
+    driven = None
+    if "navigation" in pretrained():
+        policy = load("pretrained:navigation")
+
+        @jax.jit
+        def drive(state, keys):
+            def step(carry, _):
+                state, memory = carry
+                action, memory = policy.act(env.graph(state), memory)
+                state, outcome = env.step(state, action)
+                return (state, memory), checksum(outcome)
+
+            return jax.lax.scan(step, (state, policy.blank(n)), keys)
+
+        driven = 1e3 * best_seconds(drive, state, keys) / steps
+    return {"n": n, "world_ms": 1e3 * world, "step_ms": driven, "peak_mb": _peak_mb()}
 
 
 def _peak_mb() -> float:

@@ -14,20 +14,27 @@ from rich.table import Table
 
 from ssmarl.bench.env import bench_env
 from ssmarl.bench.scale import bench_scale
+from ssmarl.bench.train import bench_rollout, bench_train
 from ssmarl.devices import use_all_cores
 from ssmarl.errors import InputError
 from ssmarl.types import Json
 
-Part = Literal["env", "scale"]
-PARTS = {"env": bench_env, "scale": bench_scale}
+Part = Literal["env", "rollout", "train", "scale"]
+PARTS = {
+    "env": bench_env,
+    "rollout": bench_rollout,
+    "train": bench_train,
+    "scale": bench_scale,
+}
 
 
 @dataclass(frozen=True)
 class Bench:
     """Measure throughput on this machine. Nothing else should run meanwhile."""
 
-    only: tuple[Part, ...] = ("env", "scale")
-    """Which parts: env (steps a second at n = 3), scale (one step at up to 10,000 agents)."""
+    only: tuple[Part, ...] = ("env", "rollout", "train", "scale")
+    """Which parts: env (steps a second at n = 3), rollout (the same with the actor), train (over
+    whole iterations), scale (one step at up to 10,000 agents)."""
     json: Path | None = None
     """Also write the figures to this file."""
 
@@ -79,10 +86,24 @@ def _table(figures: Json) -> Table:
     table.columns[1].justify = "right"
     for batch, rate in figures.get("env_by_batch", {}).items():
         table.add_row(f"environment steps/s, n = 3, {batch} environments", f"{rate:,.0f}")
+    if "rollout_steps_per_s" in figures:
+        table.add_row("rollout with the actor, steps/s", f"{figures['rollout_steps_per_s']:,.0f}")
+    if "train_steps_per_s" in figures:
+        table.add_row(
+            f"training, {figures['train_environments']} environments, steps/s",
+            f"{figures['train_steps_per_s']:,.0f}",
+        )
+        table.add_row("one iteration", f"{figures['iteration_seconds']:.2f} s")
+        table.add_row(
+            "first iteration, compiling or from the cache",
+            f"{figures['first_iteration_seconds']:.1f} s",
+        )
     for row in figures.get("scale", ()):
         table.add_row(
             f"world + graph step, n = {row['n']:,}",
             f"{row['world_ms']:.3f} ms, {1e3 * row['world_ms'] / row['n']:.2f} µs/agent, "
             f"{row['peak_mb']:.0f} MB",
         )
+        if row["step_ms"] is not None:
+            table.add_row(f"the same with the policy, n = {row['n']:,}", f"{row['step_ms']:.3f} ms")
     return table

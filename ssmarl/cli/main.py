@@ -11,8 +11,12 @@ import tyro
 
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
+from ssmarl.cli.eval import Eval
 from ssmarl.cli.list import List
+from ssmarl.cli.plot import Plot
+from ssmarl.cli.render import Render
 from ssmarl.cli.simulate import Simulate
+from ssmarl.cli.train import Train
 from ssmarl.errors import InputError
 
 
@@ -26,7 +30,11 @@ class Command(Protocol):
 
 
 COMMANDS = (
-    Annotated[Simulate, tyro.conf.subcommand("simulate")]
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Render, tyro.conf.subcommand("render")]
+    | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Simulate, tyro.conf.subcommand("simulate")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[List, tyro.conf.subcommand("list")]
 )

@@ -1,6 +1,7 @@
 """Whole episodes reduced to what is reported, inside jit: no trajectory is ever stored."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -117,14 +118,20 @@ def _add(tally: _Tally, outcome: Outcome, graph: Graph) -> _Tally:
     )
 
 
+@lru_cache(maxsize=16)
+def _compiled(env: Env) -> Callable:
+    """Kept, so that evaluating the same world again compiles nothing."""
+    return eqx.filter_jit(
+        lambda policy, keys: jax.vmap(lambda key: run_episode(env, policy, key))(keys)
+    )
+
+
 def run_episodes(
     env: Env, policy: Policy, key: Key, count: int, agents_at_once: int = 3000
 ) -> Episode:
     """`count` episodes with a leading axis, as many side by side as memory comfortably holds."""
     together = max(1, min(count, agents_at_once // env.world.num_agents))
-    run: Callable = eqx.filter_jit(
-        lambda policy, keys: jax.vmap(lambda key: run_episode(env, policy, key))(keys)
-    )
+    run = _compiled(env)
     keys = jax.random.split(key, count)
     # The last batch is filled up by repeating a key, so that one compilation serves all.
     filled = jnp.concatenate([keys, jnp.repeat(keys[:1], -count % together, axis=0)])

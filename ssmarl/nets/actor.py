@@ -24,6 +24,9 @@ class ActorConfig:
     """Size of the LSTM (paper: one layer)."""
     log_std: float = -0.5
     """Initial logarithm of the standard deviation of actions."""
+    least_std: float = 0.0
+    """Standard deviations never fall below this. Steps in the trust region are measured in standard
+    deviations, so a policy that grows certain early learns slowly ever after."""
     mean_bound: float | None = 2.0
     """Means are kept within ± this times the action limit by a tanh; None: free."""
 
@@ -32,7 +35,7 @@ class Gaussian(eqx.Module):
     """A diagonal Gaussian over actions."""
 
     mean: Float[Array, "*n 2"]
-    log_std: Float[Array, " 2"]
+    log_std: Float[Array, "*members 2"]
 
     def sample(self, key: Key) -> Float[Array, "*n 2"]:
         """A draw."""
@@ -58,6 +61,7 @@ class Actor(eqx.Module):
     lstm: LSTM
     mean: Linear
     log_std: Float[Array, " 2"]
+    least_std: float = eqx.field(static=True)
     mean_bound: float | None = eqx.field(static=True)
 
     def __init__(self, key: Key, config: ActorConfig = ActorConfig()):
@@ -65,7 +69,8 @@ class Actor(eqx.Module):
         self.graph_net = GraphNet(keys[0], config.graph)
         self.lstm = LSTM(keys[1], config.graph.widths[-1], config.memory)
         self.mean = Linear(keys[2], config.memory + config.graph.widths[-1], ACTIONS, 0.1)
-        self.log_std = jnp.full(ACTIONS, config.log_std)
+        self.log_std = jnp.zeros(ACTIONS) + config.log_std
+        self.least_std = config.least_std
         self.mean_bound = config.mean_bound
 
     def blank(self, agents: int) -> Memory:
@@ -79,14 +84,15 @@ class Actor(eqx.Module):
         return self.head(seen, memory.hidden), memory
 
     def unroll(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
-        """The same over a stretch of time (leading axis T of the graph)."""
+        """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
         seen, _ = jax.vmap(self.graph_net)(graph)
-        hidden, memory = self.lstm.unroll(seen, memory)
-        return self.head(seen, hidden), memory
+        trace = self.lstm.unroll(seen, memory)
+        return self.head(seen, trace.hidden), trace
 
     def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
         """What is seen now and what is remembered → actions."""
         mean = self.mean(jnp.concatenate([seen, hidden], axis=-1))
         if self.mean_bound is not None:
             mean = self.mean_bound * jnp.tanh(mean / self.mean_bound)
-        return Gaussian(mean, self.log_std)
+        least = jnp.log(self.least_std) if self.least_std > 0 else -jnp.inf
+        return Gaussian(mean, jnp.maximum(self.log_std, least))

@@ -74,9 +74,9 @@ class Critic(eqx.Module):
         return self._head(memory.hidden), memory
 
     def unroll(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "T A S"], Memory]:
-        """The same over a stretch of time (leading axis T of the graph)."""
-        hidden, memory = self.lstm.unroll(jax.vmap(self._read)(graph), memory)
-        return self._head(hidden), memory
+        """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
+        trace = self.lstm.unroll(jax.vmap(self._read)(graph), memory)
+        return self._head(trace.hidden), trace
 
     def _read(self, graph: Graph) -> Float[Array, "A F"]:
         vertex, _ = self.graph_net(graph)

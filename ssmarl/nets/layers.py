@@ -64,14 +64,12 @@ class LSTM(eqx.Module):
         cell = cell + jax.nn.sigmoid(entry) * jnp.tanh(candidate)
         return Memory(jax.nn.sigmoid(output) * jnp.tanh(cell), cell)
 
-    def unroll(
-        self, x: Float[Array, "T *n in"], memory: Memory
-    ) -> tuple[Float[Array, "T *n H"], Memory]:
-        """Outputs over a stretch of time: all inputs at once, then only the recurrence in turn."""
+    def unroll(self, x: Float[Array, "T *n in"], memory: Memory) -> Memory:
+        """The memory after every step: all inputs at once, then only the recurrence in turn."""
 
         def step(memory: Memory, gates: Float[Array, "*n gates"]) -> tuple:
             memory = self.advance(gates, memory)
-            return memory, memory.hidden
+            return memory, memory
 
-        memory, outputs = jax.lax.scan(step, memory, self.prepare(x))
-        return outputs, memory
+        _, trace = jax.lax.scan(step, memory, self.prepare(x))
+        return trace

@@ -1,8 +1,9 @@
 """Curvature of the policy: Gauss–Newton products with the Fisher matrix, without double backward.
 
-For a diagonal Gaussian the second derivative of the mean KL divergence at the old policy is
+For a diagonal Gaussian the second derivative of the weighted mean KL divergence from the old policy
+is
 
-    H = Jᵀ M J,   J = ∂(mean, log σ)/∂θ,   M = 1/(Nσ²) for each mean, 2 for each log σ
+    H = Jᵀ M J,   J = ∂(mean, log σ)/∂θ,   M = w/σ² for each mean, 2 Σw for each log σ
 
 exactly, because KL has no slope there. The policy is linearised once per update; each product is
 then one linear pass forward and one back.
@@ -13,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from ssmarl.nets.actor import Gaussian
 
@@ -20,17 +22,24 @@ Tree = Any
 
 
 def fisher_product(
-    policy: Callable[[Tree], Gaussian], params: Tree, damping: float
+    policy: Callable[[Tree], Gaussian], params: Tree, weight: Float[Array, "*n"], damping: float
 ) -> Callable[[Tree], Tree]:
-    """X ↦ (H + damping·1) x for the policy on a fixed batch of N observations."""
+    """X ↦ (H + damping·1) x for the policy on a fixed batch.
+
+    Args:
+        policy: parameters → distributions on the batch, all with one log σ.
+        params: where to linearise.
+        weight: of each observation of the batch.
+        damping: added to the diagonal.
+    """
     now, push = jax.linearize(policy, params)
     pull = jax.linear_transpose(push, params)
-    samples = now.mean.size // now.mean.shape[-1]
-    precision = jnp.exp(-2 * now.log_std) / samples
+    precision = weight[..., None] * jnp.exp(-2 * now.log_std)
+    spread = 2.0 * weight.sum()
 
     def product(x: Tree) -> Tree:
         moved = push(x)
-        (curved,) = pull(Gaussian(precision * moved.mean, 2.0 * moved.log_std))
+        (curved,) = pull(Gaussian(precision * moved.mean, spread * moved.log_std))
         return jax.tree.map(lambda h, v: h + damping * v, curved, x)
 
     return product

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int
 from ssmarl.types import Flag, Scalar
 
 Tree = Any
+ROUNDING = 1.001
+"""Optimal steps end exactly on a border: rounding must not throw them back."""
 
 
 class Promise(eqx.Module):
@@ -40,7 +42,7 @@ def backtrack(
     params: Tree,
     step: Tree,
     violation: Float[Array, " C"],
-    delta: float,
+    delta: Scalar | float,
     *,
     first: float = 1.0,
     factor: float = 0.5,
@@ -59,7 +61,8 @@ def backtrack(
     def acceptable(promise: Promise) -> Flag:
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(promise)]).all()
         better = (promise.reward > 0) | ~feasible
-        return finite & (promise.kl <= delta) & (promise.cost <= room).all() & better
+        inside = (promise.kl <= ROUNDING * delta) & (promise.cost <= ROUNDING * room).all()
+        return finite & inside & better
 
     def candidate(fraction: Scalar) -> Tree:
         return jax.tree.map(lambda p, x: p + (fraction * x).astype(p.dtype), params, step)

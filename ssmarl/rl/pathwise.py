@@ -1,19 +1,21 @@
 """Learning through the world: gradients of smooth rewards and costs along whole episodes.
 
-Contacts are rare, short and counted in whole steps, so the score function's gradient of their
-number is mostly noise. The world is differentiable, and three choices make its gradient useful:
+The world is differentiable, but the derivative of a hundred steps with a policy in the loop grows
+beyond all bounds (measured: norms of 10⁷), and the few episodes with the largest drown the others.
+Three choices make it useful:
 
-* **Foresight.** A contact is punished when it is foreseen: at the closest approach that present
-  velocities lead to within a horizon. Its gradient points sideways, round the other body, where
-  the gradient of a penetration mostly brakes.
 * **Straight-through dynamics.** Values come from the real world, contacts and action limit
-  included; gradients from the free double integrator, which passes them on without explosion.
-* **Open loop.** Gradients reach earlier actions through the world's motion, not through what the
-  policy saw of it. Closed-loop gradients of a hundred steps explode.
+  included; gradients from the free double integrator.
+* **Bounded sensitivities.** On its way back through time, what the objective owes to one agent's
+  state fades a little each step and is cut to a largest length, per agent. Directions stay, and no
+  agent of any episode can outvote the rest.
+* **Closed loop.** Gradients also flow through what the policy saw: an action is praised for what it
+  lets the policy do later. Without this, going round is never learned, only braking and waiting.
 """
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -21,60 +23,79 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from ssmarl.nets.actor import Actor
+from ssmarl.nets.layers import Memory
+from ssmarl.nets.team import Team
+from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
-from ssmarl.world.geometry import length
-from ssmarl.world.near import agent_radii
-from ssmarl.world.neighbours import Pairs
-from ssmarl.world.state import World, WorldState
+from ssmarl.world.physics import applied_action
+from ssmarl.world.state import WorldState
 
 
 @dataclass(frozen=True)
-class Foresight:
-    """What the smooth reward and cost look at."""
+class Pathwise:
+    """How gradients travel back through time."""
 
-    horizon: float = 0.8
-    """How far ahead contacts are foreseen, in seconds."""
-    margin: float = 0.06
-    """Gap below which a foreseen passage counts, in metres."""
-    unit: float = 0.1
-    """Metres of missing gap that cost 1."""
-    near_goal: float = 0.4
-    """The margin shrinks to 0 within this distance of the target, in metres: goals may lie next to
-    obstacles, and parked agents would pay for ever."""
-    decay: float = 0.95
-    """Share of a gradient that passes from one step to the one before."""
-    bonus: tuple[tuple[float, float], ...] = ((6.0, 0.1), (4.0, 0.03))
-    """(height, width in metres) of smooth bumps at the target in place of the reward's jump."""
+    foresight: Foresight = Foresight()
+    keep: float = 0.95
+    """Share of a sensitivity that passes from one step to the one before."""
+    longest: float = 30.0
+    """Largest sensitivity of the objective to one agent's state: reward per metre, per metre a
+    second, or per unit of memory."""
 
 
 class Imagined(eqx.Module):
     """An episode: what truly came of it, and its smooth image."""
 
     outcome: Outcome
-    reward: Float[Array, "T A"]
+    state: WorldState
+    """Before each step."""
+    memory: Memory
+    """Before each step."""
+    reward: Float[Array, "*T A"]
     """Smooth reward of each step, differentiable in the policy."""
-    cost: Float[Array, "T A"]
-    """Foreseen contacts of each step, differentiable in the policy."""
+    cost: Float[Array, "*T A C"]
+    """Foreseen costs of each step, differentiable in the policy."""
 
 
-def imagine(env: Env, actor: Actor, key: Key, foresight: Foresight = Foresight()) -> Imagined:
-    """One whole episode with reparameterised action noise."""
+def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> Imagined:
+    """One whole episode with reparameterised action noise.
+
+    Args:
+        env: the world.
+        team: whoever acts.
+        key: of the start and the noise: the same key, the same luck.
+        config: how gradients travel.
+        weight: of one agent's step in the objective; scales the bound on sensitivities.
+    """
     start_key, noise_key = jax.random.split(key)
-    start = env.reset(start_key)
+    most = config.longest * weight
 
     def step(carry: tuple, key: Key) -> tuple:
-        state, memory = jax.tree.map(lambda leaf: _fade(leaf, foresight.decay), carry)
-        graph = jax.tree.map(stop_gradient, env.graph(state))
-        policy, memory = actor(graph, memory)
-        state, outcome = straight_through(env, state, policy.sample(key))
-        seen = (outcome, smooth_reward(state, foresight), foreseen_contacts(env, state, foresight))
-        return (state, memory), seen
+        state, memory = carry
+        state = dataclasses.replace(
+            state,
+            position=bounded(config.keep, most, state.position),
+            velocity=bounded(config.keep, most, state.velocity),
+        )
+        memory = jax.tree.map(partial(bounded, config.keep, most), memory)
+        policy, new_memory = team(env.graph(state), memory)
+        action = policy.sample(key)
+        new_state, outcome = straight_through(env, state, action)
+        applied = action + stop_gradient(applied_action(env.world, action) - action)
+        seen = Imagined(
+            outcome=outcome,
+            state=state,
+            memory=memory,
+            reward=smooth_reward(new_state, config.foresight),
+            cost=smooth_costs(env, new_state, applied, config.foresight),
+        )
+        return (new_state, new_memory), seen
 
     keys = jax.random.split(noise_key, env.world.episode_length)
-    _, seen = jax.lax.scan(step, (start, actor.blank(env.world.num_agents)), keys)
-    return Imagined(*seen)
+    start = (env.reset(start_key), team.blank(env.world.num_agents))
+    _, seen = jax.lax.scan(step, start, keys)
+    return seen
 
 
 def straight_through(
@@ -90,50 +111,24 @@ def straight_through(
     return dataclasses.replace(real, position=position, velocity=velocity), outcome
 
 
-def smooth_reward(state: WorldState, foresight: Foresight) -> Float[Array, " A"]:
-    """Minus the distance to the target, plus bumps round it."""
-    distance = length(state.position - stop_gradient(state.target))
-    bumps = [height * jnp.exp(-((distance / width) ** 2)) for height, width in foresight.bonus]
-    return sum(bumps, start=-distance)
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def bounded(keep: float, most: float, x: Float[Array, "A F"]) -> Float[Array, "A F"]:
+    """The same values; sensitivities times `keep`, and cut to length `most` per agent."""
+    return x
 
 
-def foreseen_contacts(env: Env, state: WorldState, foresight: Foresight) -> Float[Array, " A"]:
-    """Missing gap at the closest approach ahead, less the later it is, summed over all near."""
-    world, near = env.world, env.near(jax.tree.map(stop_gradient, state))
-    agents = (state.position, state.velocity, agent_radii(world, state))
-    obstacles = (state.obstacle, jnp.zeros_like(state.obstacle), state.obstacle_radius)
-    return _foresee(world, state, near.agents, agents, world.agent_range, foresight) + _foresee(
-        world, state, near.obstacles, obstacles, world.perception, foresight
-    )
+def _forward(keep: float, most: float, x: Float[Array, "A F"]) -> tuple[Float[Array, "A F"], None]:
+    return x, None
 
 
-def _foresee(
-    world: World,
-    state: WorldState,
-    pairs: Pairs,
-    entities: tuple[Float[Array, "N 2"], Float[Array, "N 2"], Float[Array, " N"]],
-    reach: float,
-    foresight: Foresight,
-) -> Float[Array, " A"]:
-    """Only what an agent perceives counts: it cannot learn to avoid what it does not see."""
-    position, velocity, radius = entities
-    offset = pairs.other(position) - pairs.own(state.position)
-    drift = pairs.other(velocity) - pairs.own(state.velocity)
-    # |offset + t·drift| is least at t = −offset·drift / |drift|².
-    speed = (drift**2).sum(axis=-1)
-    ahead = -(offset * drift).sum(axis=-1) / (speed + 1e-3)
-    ahead = jnp.clip(ahead, 0.0, foresight.horizon)
-    touch = world.agent_radius + pairs.other(radius)
-    gap = length(offset + ahead[..., None] * drift) - touch
-    away = length(state.position - stop_gradient(state.target)) / foresight.near_goal
-    margin = foresight.margin * pairs.own(jnp.minimum(away, 1.0))
-    missing = jax.nn.relu(margin - gap) / foresight.unit * (1 - ahead / foresight.horizon)
-    perceived = pairs.valid & (length(offset) <= reach)
-    return pairs.total(jnp.where(perceived, missing, 0.0))
+def _backward(
+    keep: float, most: float, _: None, sensitivity: Float[Array, "A F"]
+) -> tuple[Float[Array, "A F"]]:
+    faded = keep * sensitivity
+    size = jnp.sqrt((faded**2).sum(axis=-1, keepdims=True))
+    cut = faded * jnp.minimum(1.0, most / jnp.maximum(size, 1e-30))
+    # Nothing is learned from an agent whose sensitivity has overflowed.
+    return (jnp.where(jnp.isfinite(size), cut, 0.0),)
 
 
-def _fade(leaf: Array, keep: float) -> Array:
-    """The same value with a share of its gradient."""
-    if not jnp.issubdtype(leaf.dtype, jnp.floating):
-        return leaf
-    return keep * leaf + (1 - keep) * stop_gradient(leaf)
+bounded.defvjp(_forward, _backward)

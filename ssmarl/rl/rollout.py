@@ -1,63 +1,46 @@
-"""Driving many environments with a stochastic actor, recording what an update needs.
+"""Whole episodes of a stochastic team, recorded for an update.
 
 States are stored, not graphs: a graph is several times as large and is rebuilt where it is needed.
+Every rollout is one whole episode from a fresh start, so nothing is carried from one iteration to
+the next but the parameters.
 """
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.nets.actor import Actor
 from ssmarl.nets.layers import Memory
+from ssmarl.nets.team import Team
 from ssmarl.types import Key
-from ssmarl.world.batch import step_all
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.state import WorldState
 
 
 class Rollout(eqx.Module):
-    """T steps of E environments, or one of them."""
+    """One episode, or one step of it."""
 
     state: WorldState
-    """Before each step [T, E, …]."""
-    final: WorldState
-    """After each step, before any fresh start [T, E, …]."""
-    action: Float[Array, "*T E A 2"]
-    log_prob: Float[Array, "*T E A"]
+    """Before each step."""
+    memory: Memory
+    """The actors' memory before each step."""
+    action: Float[Array, "*T A 2"]
+    log_prob: Float[Array, "*T A"]
     outcome: Outcome
-    memory: Memory
-    """The actor's memory before each step [T, E, A, H]; blank at the start of an episode."""
 
 
-class Driver(eqx.Module):
-    """Where a rollout stopped, so that the next one can go on."""
+def play(env: Env, team: Team, key: Key) -> tuple[Rollout, WorldState]:
+    """One episode, and the state in which it was cut off."""
+    start_key, noise_key = jax.random.split(key)
 
-    state: WorldState
-    memory: Memory
+    def step(carry: tuple, key: Key) -> tuple:
+        state, memory = carry
+        policy, new_memory = team(env.graph(state), memory)
+        action = policy.sample(key)
+        new_state, outcome = env.step(state, action)
+        row = Rollout(state, memory, action, policy.log_prob(action), outcome)
+        return (new_state, new_memory), row
 
-
-def collect(env: Env, actor: Actor, start: Driver, key: Key, steps: int) -> tuple[Driver, Rollout]:
-    """`steps` steps of every environment of `start`."""
-
-    def step(now: Driver, key: Key) -> tuple[Driver, Rollout]:
-        act_key, reset_key = jax.random.split(key)
-        graph = jax.vmap(env.graph)(now.state)
-        policy, memory = jax.vmap(actor)(graph, now.memory)
-        action = policy.mean + jnp.exp(actor.log_std) * jax.random.normal(
-            act_key, policy.mean.shape
-        )
-        after = step_all(env, now.state, action, reset_key)
-        row = Rollout(
-            state=now.state,
-            final=after.final,
-            action=action,
-            log_prob=jax.vmap(lambda policy, action: policy.log_prob(action))(policy, action),
-            outcome=after.outcome,
-            memory=now.memory,
-        )
-        over = after.outcome.truncated[:, None, None]
-        memory = jax.tree.map(lambda leaf: jnp.where(over, 0.0, leaf), memory)
-        return Driver(after.state, memory), row
-
-    return jax.lax.scan(step, start, jax.random.split(key, steps))
+    start = (env.reset(start_key), team.blank(env.world.num_agents))
+    keys = jax.random.split(noise_key, env.world.episode_length)
+    (last, _), rollout = jax.lax.scan(step, start, keys)
+    return rollout, last

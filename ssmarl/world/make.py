@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.util
+import math
 import operator
 import sys
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ def make(
     action_limit: float | None = 1.0,
     episode_length: int | None = None,
     goal_edges: GoalEdges | None = None,
+    room: float = 1.0,
     layout: str | Path | Json | None = None,
     search: Search = Search(),
 ) -> Env:
@@ -46,6 +48,7 @@ def make(
         action_limit: actions are clipped to ± this; None: the unclipped reference world.
         episode_length: steps until truncation.
         goal_edges: `target` (own goal or assigned slot) or `landmarks` (all of them).
+        room: side of the square as a share of the scenario's own; below 1 all are closer together.
         layout: a start of one's own, as a JSON file or its contents; it fixes the numbers.
         search: how neighbours are found and how many slots an agent has.
 
@@ -65,8 +68,11 @@ def make(
         for name, given in (("num_agents", num_agents), ("num_obstacles", num_obstacles)):
             if given not in (None, getattr(world, name)):
                 raise InputError(f"{name} is {given}, but the layout has {getattr(world, name)}")
+    if not 0 < room < math.inf:
+        raise InputError(f"room is {room}: it must be positive")
     world = dataclasses.replace(
         world,
+        side=world.side * room,
         action_limit=action_limit,
         episode_length=world.episode_length if episode_length is None else episode_length,
     )

@@ -39,16 +39,22 @@ class Trajectory(eqx.Module):
 
 def record(env: Env, key: Key, act: Callable[[WorldState, Key], Float[Array, "A 2"]]) -> Trajectory:
     """One whole episode driven by `act(state, key)`."""
+    return record_remembering(env, key, lambda state, memory, key: (act(state, key), memory), ())
+
+
+def record_remembering(env: Env, key: Key, act: Callable, memory: Any) -> Trajectory:
+    """One whole episode driven by `act(state, memory, key)` → (action, memory)."""
     start_key, act_key = jax.random.split(key)
     start = env.reset(start_key)
 
-    def step(state: WorldState, key: Key) -> tuple:
-        action = act(state, key)
+    def step(carry: tuple, key: Key) -> tuple:
+        state, memory = carry
+        action, memory = act(state, memory, key)
         after, outcome = env.step(state, action)
-        return after, (state, action, outcome)
+        return (after, memory), (state, action, outcome)
 
     keys = jax.random.split(act_key, env.world.episode_length)
-    end, (before, action, outcome) = jax.lax.scan(step, start, keys)
+    (end, _), (before, action, outcome) = jax.lax.scan(step, (start, memory), keys)
     states = jax.tree.map(lambda rows, last: jnp.concatenate([rows, last[None]]), before, end)
     return Trajectory(
         action=action,

@@ -29,7 +29,8 @@ def test_list_names_everything(capsys):
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert ssmarl.__version__ in capsys.readouterr().out
-    for args in ([], ["--help"], ["simulate", "--help"], ["bench", "--help"]):
+    commands = ("train", "eval", "render", "plot", "simulate", "bench", "list")
+    for args in ([], ["--help"], *([name, "--help"] for name in commands)):
         with pytest.raises(SystemExit) as stop:
             main(args)
         assert stop.value.code == 0
@@ -121,3 +122,57 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     assert row["peak_mb"] > 0
     assert figures["versions"]["jax"]
     assert "n = 5" in capsys.readouterr().out
+
+
+TINY = ["--num-agents", "2", "--num-obstacles", "1", "--episode-length", "6", "--steps", "48"]
+TINY += ["--set", "environments=4", "chunk=3", "actor.memory=4", "actor.graph.widths=[4,8]"]
+
+
+def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", *TINY, "--out", str(run)]) == 0
+    assert "48/48 steps" in capsys.readouterr().out
+    figures = tmp_path / "eval.json"
+    args = ["eval", str(run), "--num-agents", "4", "--episodes", "3", "--json", str(figures)]
+    assert main([*args, "--episode-length", "5"]) == 0
+    (result,) = json.loads(figures.read_text())
+    assert result["num_agents"] == 4
+    for name, (low, high) in result["ci95"].items():
+        assert low - 1e-9 <= result.get(name, low) <= high + 1e-9
+    assert main(["plot", str(run)]) == 0
+    assert (run / "plots" / "curves.png").exists()
+    film = tmp_path / "film.gif"
+    assert main(["render", str(run), "--episode-length", "5", "--out", str(film)]) == 0
+    assert film.exists()
+    capsys.readouterr()
+    assert main(["train", *TINY, "--out", str(run)]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["train", "--preset", "best"], "choose from default, paper"),
+        (["train", "--algo", "magic"], "choose from ssmarl"),
+        (["train", "--set", "delta=1"], "choose from"),
+        (["train", "--set", "step.delta=fast"], "a number"),
+        (["train", "--cost-limit", "1", "--constraint", "speed=1"], "exclude"),
+        (["train", "--constraint", "luck=1"], "choose from"),
+        (["train", "--num-agents", "0"], "num_agents is 0"),
+        (["train", "--steps", "0"], "steps is 0"),
+        (["train", "--resume", "nowhere"], "no run directory"),
+        (["train", "--init", "nowhere", "--steps", "1"], "no such run directory"),
+        (["train", "--action-limit", "wide"], "a number, none or auto"),
+        (["eval", "nowhere"], "no such run directory"),
+        (["eval", "pretrained:nothing"], "pretrained:nothing"),
+        (["render", "nowhere", "--out", "x.gif"], "no such run directory"),
+        (["plot", "nowhere"], "no metrics"),
+    ],
+)
+def test_wrong_training_and_evaluation_is_one_line(args, complaint, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert len(error.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir()), "nothing may be left behind"

@@ -6,82 +6,74 @@ import jax.numpy as jnp
 import numpy as np
 
 import ssmarl
-from ssmarl.nets.actor import Actor
+from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import Critic
-from ssmarl.nets.layers import Memory
-from ssmarl.rl.rollout import Driver, collect
-from ssmarl.world.batch import reset_all
+from ssmarl.nets.team import Team
+from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks
+from ssmarl.rl.rollout import play
+from ssmarl.rl.score import Sight
 
 KEY = jax.random.key(0)
 ENV = ssmarl.make("navigation", 3, episode_length=8)
-ACTOR = Actor(KEY)
-ENVS, STEPS = 4, 12
+TEAM = Team.create(KEY, ActorConfig())
+ENVS, STEPS = 4, 8
+PLAY = eqx.filter_jit(lambda team, keys: jax.vmap(lambda key: play(ENV, team, key))(keys))
+DATA, LAST = PLAY(TEAM, jax.random.split(KEY, ENVS))
 
 
-def rollout(key=KEY):
-    start = Driver(reset_all(ENV, KEY, ENVS), Memory.blank(ENVS, 3, 64))
-    return eqx.filter_jit(lambda actor, start: collect(ENV, actor, start, key, STEPS))(ACTOR, start)
-
-
-END, DATA = rollout()
+def at(tree, *index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def test_steps_follow_each_other():
     step = jax.jit(jax.vmap(ENV.step))
     for t in range(STEPS):
-        state = jax.tree.map(lambda leaf, t=t: leaf[t], DATA.state)
-        after, outcome = step(state, DATA.action[t])
-        np.testing.assert_allclose(after.position, DATA.final.position[t], atol=1e-5)
-        np.testing.assert_allclose(outcome.reward, DATA.outcome.reward[t], atol=1e-4)
-        over = np.asarray(outcome.truncated)
-        assert over.all() == (t == 7)
-        if t + 1 < STEPS and not over.any():
-            np.testing.assert_array_equal(DATA.final.position[t], DATA.state.position[t + 1])
-    assert not np.asarray(DATA.memory.hidden[8]).any()
-    assert np.asarray(DATA.memory.hidden[9]).any()
-    np.testing.assert_array_equal(END.state.step, STEPS - 8)
+        after, outcome = step(at(DATA.state, slice(None), t), DATA.action[:, t])
+        following = at(DATA.state, slice(None), t + 1) if t + 1 < STEPS else LAST
+        np.testing.assert_allclose(after.position, following.position, atol=1e-5)
+        np.testing.assert_allclose(outcome.reward, DATA.outcome.reward[:, t], atol=1e-4)
+    np.testing.assert_array_equal(DATA.outcome.truncated, [[False] * 7 + [True]] * ENVS)
+    assert not np.asarray(DATA.memory.hidden[:, 0]).any()
+    assert np.asarray(DATA.memory.hidden[:, 1]).any()
+    assert not np.allclose(DATA.state.position[0, 0], DATA.state.position[1, 0])
 
 
-def test_unrolled_policies_equal_single_steps():
-    """From a stored memory, over a chunk of time: the log-probabilities of the rollout."""
-    chunk = slice(2, 7)
-    graph = jax.jit(jax.vmap(jax.vmap(ENV.graph)))(
-        jax.tree.map(lambda leaf: leaf[chunk], DATA.state)
-    )
-    memory = jax.tree.map(lambda leaf: leaf[2], DATA.memory)
-
-    @eqx.filter_jit
-    def log_prob(actor, graph, memory, action):
-        policy, _ = jax.vmap(actor.unroll, in_axes=(1, 0), out_axes=(1, 0))(graph, memory)
-        return jax.vmap(lambda mean, action: policy_like(actor, mean).log_prob(action))(
-            policy.mean, action
-        )
-
-    result = log_prob(ACTOR, graph, memory, DATA.action[chunk])
-    np.testing.assert_allclose(result, DATA.log_prob[chunk], rtol=1e-3, atol=1e-4)
-
-
-def policy_like(actor, mean):
-    from ssmarl.nets.actor import Gaussian
-
-    return Gaussian(mean, actor.log_std)
+def test_replayed_chunks_equal_the_rollout():
+    """From stored memories, chunk by chunk: the log-probabilities of the rollout."""
+    graph = jax.jit(jax.vmap(jax.vmap(ENV.graph)))(DATA.state)
+    sight = Sight(in_chunks(graph, 4), first_of_chunks(DATA.memory, 4))
+    policy = eqx.filter_jit(sight.policy)(TEAM.actor)
+    assert policy.mean.shape == (ENVS * 2, 4, 3, 2)
+    log_prob = policy.log_prob(in_chunks(DATA.action, 4))
+    np.testing.assert_allclose(log_prob, in_chunks(DATA.log_prob, 4), rtol=1e-3, atol=1e-4)
 
 
 def test_unrolled_critics_equal_single_steps():
     critic = Critic(KEY, 2)
-    graph = jax.jit(jax.vmap(ENV.graph))(jax.tree.map(lambda leaf: leaf[:5, 0], DATA.state))
-    whole, last = eqx.filter_jit(critic.unroll)(graph, critic.blank(3))
+    graph = jax.jit(jax.vmap(ENV.graph))(at(DATA.state, 0, slice(0, 5)))
+    whole, trace = eqx.filter_jit(critic.unroll)(graph, critic.blank(3))
     memory = critic.blank(3)
     call = eqx.filter_jit(critic)
     for t in range(5):
-        value, memory = call(jax.tree.map(lambda leaf, t=t: leaf[t], graph), memory)
+        value, memory = call(at(graph, t), memory)
         np.testing.assert_allclose(value, whole[t], atol=1e-5)
-    np.testing.assert_allclose(memory.cell, last.cell, atol=1e-5)
+        np.testing.assert_allclose(memory.cell, trace.cell[t], atol=1e-5)
+
+
+def test_chunks_keep_time_and_memory_together():
+    assert [chunk_length(steps, 10) for steps in (100, 25, 7, 22)] == [10, 5, 7, 2]
+    x = jnp.arange(2 * 6).reshape(2, 6)
+    np.testing.assert_array_equal(in_chunks(x, 3), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
+    np.testing.assert_array_equal(first_of_chunks(x, 3), [0, 3, 6, 9])
+    after = jax.tree.map(lambda leaf: leaf, DATA.memory)
+    before = before_each_step(after)
+    assert not np.asarray(before.hidden[:, 0]).any()
+    np.testing.assert_array_equal(before.cell[:, 1:], after.cell[:, :-1])
 
 
 def test_the_same_key_gives_the_same_rollout():
-    _, again = rollout()
-    _, other = rollout(jax.random.key(1))
+    again, _ = PLAY(TEAM, jax.random.split(KEY, ENVS))
+    other, _ = PLAY(TEAM, jax.random.split(jax.random.key(1), ENVS))
     np.testing.assert_array_equal(again.action, DATA.action)
     assert not np.allclose(other.action, DATA.action)
     assert jnp.isfinite(DATA.log_prob).all()

@@ -1,0 +1,128 @@
+"""SS-MARL: constrained joint policy optimisation of graph policies.
+
+One iteration: play one episode in every environment, estimate how reward and costs change with the
+parameters, take the best step inside the trust region that keeps every limit.
+
+Two estimators feed the same step (`gradient`):
+
+* `score` (by_score), the paper's: likelihood ratios times advantages of learned critics;
+* `pathwise` (by_path), through the differentiable world: smooth images of reward and costs.
+
+With shared parameters one pooled step is taken over all agents' samples, or one per agent in random
+order (`order`); without, agents update their own networks in random order, each taking into account
+what those before it have become (Eq. opt1).
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.algorithms import by_path, by_score
+from ssmarl.algorithms.algorithm import Algorithm, Metrics
+from ssmarl.algorithms.learner import PRESETS, Learner, Progress, Schedule, SsmarlConfig, schedule
+from ssmarl.algorithms.scope import pooled
+from ssmarl.nets.team import Team
+from ssmarl.optim.step import Case
+from ssmarl.optim.update import Sharing
+from ssmarl.rl.foresight import image_of
+from ssmarl.rl.values import Values
+from ssmarl.types import Key
+from ssmarl.world.env import Env
+
+
+def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
+    """Untrained networks; settings that cannot work are refused here."""
+    team_key, value_key = jax.random.split(key)
+    costs = len(env.constraints)
+    if config.gradient == "pathwise":
+        for constraint in env.constraints:
+            image_of(constraint)
+    shape = (env.world.num_agents, costs)
+    if config.in_one_step:
+        shape = (1, pooled(env, config.cost_scope).limit.shape[0])
+    members = None if config.share else env.world.num_agents
+    return Learner(
+        team=Team.create(team_key, config.actor, members),
+        values=(
+            Values.create(value_key, costs, config.value) if config.gradient == "score" else None
+        ),
+        cost=jnp.zeros(shape),
+        image=jnp.zeros(shape),
+        weight=jnp.zeros(()),
+    )
+
+
+def iterate(
+    env: Env,
+    config: SsmarlConfig,
+    learner: Learner,
+    progress: Float[Array, ""],
+    keys: Array,
+    key: Key,
+    sharing: Sharing,
+) -> tuple[Learner, Metrics]:
+    """One iteration on one device's share of the environments."""
+    now = schedule(config, progress)
+    estimator = by_path if config.gradient == "pathwise" else by_score
+    made = estimator.update(env, config, learner, now, keys, key, sharing)
+    return made.learner, _metrics(env, made, now, sharing)
+
+
+def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metrics:
+    """Everything worth a column: how the team does, and how the update went."""
+    outcome, reports, learner = made.outcome, made.reports, made.learner
+    step, search = reports.step, reports.search
+    names = [item.name for item in env.constraints]
+    arrived = outcome.distance[:, -1] < env.world.reach
+    cost = outcome.cost.sum(axis=1)
+    shown = {
+        "reward": outcome.reward.sum(axis=(1, 2)).mean(),
+        "cost": outcome.contacts.sum(axis=(1, 2)).mean() / env.world.num_agents,
+        **{f"cost_{name}": cost[..., c].mean() for c, name in enumerate(names)},
+        "success": arrived.all(axis=-1).mean(),
+        "reach": arrived.mean(),
+        "safe": (outcome.contacts.sum(axis=1) == 0).mean(),
+    }
+    shown = sharing.mean(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), shown))
+    worst = sharing.mean(cost.mean(axis=0)).max(axis=0)
+    refused = ~search.accepted
+    went = {
+        "free": (step.case == Case.FREE) & ~refused,
+        "constrained": (step.case == Case.CONSTRAINED) & ~refused,
+        "recovery": (step.case == Case.RECOVERY) & ~refused,
+        "refused": refused,
+        "not_finite": ~reports.finite,
+        "kl": jnp.where(search.accepted, search.promise.kl, 0.0),
+        "fraction": search.fraction,
+        "tries": search.tries,
+        "lambda": step.lam,
+        **{f"nu_{row}": step.nu[:, row] for row in range(step.nu.shape[1])},
+        "agreement_reward": reports.agreement[:, 0],
+        "transfer_reward": reports.transfer[:, 0],
+        **{f"agreement_{row}": reports.agreement[:, 1 + row] for row in range(step.nu.shape[1])},
+        **{f"transfer_{row}": reports.transfer[:, 1 + row] for row in range(step.nu.shape[1])},
+    }
+    return {
+        **shown,
+        **{f"worst_{name}": worst[c] for c, name in enumerate(names)},
+        "slack": now.slack,
+        "std": jnp.exp(learner.team.actor.log_std).mean(),
+        **{name: value.astype(jnp.float32).mean() for name, value in went.items()},
+        "explained_reward": made.explained[0],
+        **{f"explained_{name}": made.explained[1 + c] for c, name in enumerate(names)},
+    }
+
+
+def team(learner: Learner) -> Team:
+    """Whoever acts."""
+    return learner.team
+
+
+SSMARL = Algorithm(
+    name="ssmarl",
+    summary="constrained joint policy optimisation of graph policies (the paper)",
+    presets=dict(PRESETS),
+    init=init,
+    iterate=iterate,
+    team=team,
+)

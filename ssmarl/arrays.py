@@ -1,0 +1,78 @@
+"""Trees of arrays in safetensors files: written whole or not at all, read without running code."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from ssmarl.errors import InputError
+from ssmarl.types import Json
+
+Tree = TypeVar("Tree")
+ABOUT = "ssmarl"
+"""The metadata entry in which everything but arrays is kept, as JSON."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """The whole content or the old file, never a part of it, whenever the machine stops."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def save_tree(path: Path, tree: Any, about: Json) -> None:
+    """All arrays of a tree under their paths, and plain data beside them."""
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+    # Zero-size and non-contiguous arrays are stored like any other.
+    arrays = {name: np.ascontiguousarray(leaf).reshape(leaf.shape) for name, leaf in arrays.items()}
+    write_atomically(path, save(arrays, metadata={ABOUT: json.dumps(about)}))
+
+
+def read_about(path: Path) -> Json:
+    """The plain data of a file."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            return json.loads(metadata[ABOUT])
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: not a file that ssmarl wrote, or damaged ({error})") from None
+
+
+def load_tree(path: Path, like: Tree) -> Tree:
+    """The tree of `like` with the file's arrays in the place of its own."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: damaged or not readable ({error})") from None
+    expected = _named(like)
+    if set(stored) != set(expected):
+        odd = sorted(set(stored) ^ set(expected))
+        raise InputError(f"{path}: does not fit its own configuration ({odd[0]} and others)")
+    for name, leaf in expected.items():
+        if stored[name].shape != leaf.shape:
+            raise InputError(
+                f"{path}: {name} has shape {stored[name].shape}, {leaf.shape} is needed"
+            )
+    arrays, static = eqx.partition(like, eqx.is_array)
+    leaves = [jnp.asarray(stored[name]) for name in expected]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), static)
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """Array leaves by path, in the order of the tree."""
+    pairs = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+    return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in pairs}

@@ -1,0 +1,1 @@
+"""Films and curves from recorded episodes and metrics."""

@@ -1,0 +1,125 @@
+"""A policy on disk and in memory: weights with everything needed to run them on any team.
+
+    policy = load("pretrained:navigation")
+    action, memory = policy.act(graph, memory)
+
+A file carries its whole configuration; loading it never runs code. A scenario of the user's own is
+stored by name only, and runs only when the user names its file.
+"""
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from ssmarl.arrays import load_tree, read_about, save_tree
+from ssmarl.errors import InputError
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.layers import Memory
+from ssmarl.nets.team import Team
+from ssmarl.settings import from_json, to_json
+from ssmarl.types import Json, Key
+from ssmarl.world.graph import Graph
+from ssmarl.world.scenario import GoalEdges
+
+FORMAT = 1
+"""Of policy files; a newer one is refused."""
+FILE = "policy.safetensors"
+"""Its name in a run's directory."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a policy is: enough to run it anywhere."""
+
+    scenario: str
+    """Trained on; name only."""
+    num_agents: int
+    """Trained with; the largest, where several."""
+    goal_edges: GoalEdges
+    """What its goal edges point from: evaluation follows it."""
+    action_limit: float | None
+    """Of the world it was trained in."""
+    constraints: tuple[str, ...]
+    """Trained under."""
+    members: int | None
+    """None: one network for any number of agents."""
+    actor: ActorConfig
+    algorithm: str
+    steps: int
+    """Environment steps of training."""
+    seed: int
+
+
+class Policy(eqx.Module):
+    """Drives a team of any size by the means of its distributions."""
+
+    team: Team
+    card: Card = eqx.field(static=True)
+
+    def blank(self, agents: int) -> Memory:
+        """The memory at the start of an episode."""
+        return self.team.blank(agents)
+
+    def act(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "A 2"], Memory]:
+        """Every agent's action, and what it remembers."""
+        policy, memory = self.team(graph, memory)
+        return policy.mean, memory
+
+    def sample(self, graph: Graph, memory: Memory, key: Key) -> tuple[Float[Array, "A 2"], Memory]:
+        """The same with the noise of training."""
+        policy, memory = self.team(graph, memory)
+        return policy.sample(key), memory
+
+
+def save_policy(path: Path, policy: Policy, training: Json) -> None:
+    """Write a policy with its card and the whole configuration of its training."""
+    about = {"format": FORMAT, "card": to_json(policy.card), "training": training}
+    save_tree(path, policy.team, about)
+
+
+def load(name: str | Path) -> Policy:
+    """A policy by run directory, file, or `pretrained:NAME`."""
+    path = find(name)
+    card = from_json(Card, read_card(path))
+    blank = Team.create(jax.random.key(0), card.actor, card.members)
+    return Policy(load_tree(path, blank), card)
+
+
+def read_card(path: Path) -> Json:
+    """What a policy file says of itself."""
+    about = read_about(path)
+    if about.get("format") != FORMAT:
+        raise InputError(f"{path}: format {about.get('format')}, this version reads {FORMAT}")
+    return about["card"]
+
+
+def find(name: str | Path) -> Path:
+    """The file that a policy's name means."""
+    text = str(name)
+    if text.startswith("pretrained:"):
+        known = pretrained()
+        short = text.removeprefix("pretrained:")
+        if short not in known:
+            raise InputError(f"policy {text!r}: choose from {', '.join(known) or 'none shipped'}")
+        return known[short]
+    path = Path(name)
+    if path.is_dir():
+        path = path / FILE
+    if not path.is_file():
+        raise InputError(f"policy {text!r}: no such run directory, file or pretrained:NAME")
+    return path
+
+
+def pretrained() -> dict[str, Path]:
+    """The policies shipped with the package, by name."""
+    folder = resources.files("ssmarl") / "pretrained"
+    files = sorted(folder.iterdir(), key=lambda item: item.name) if folder.is_dir() else []
+    return {
+        item.name.removesuffix(".safetensors"): Path(str(item))
+        for item in files
+        if item.name.endswith(".safetensors")
+    }

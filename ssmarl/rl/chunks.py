@@ -1,0 +1,50 @@
+"""Episodes cut into short chunks of time, each with the memory it began with.
+
+Recurrent networks are trained on chunks: gradients reach back a few steps, not a whole episode.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from ssmarl.nets.layers import Memory
+from ssmarl.types import Key
+
+Tree = Any
+
+
+def chunk_length(steps: int, wanted: int) -> int:
+    """The largest divisor of `steps` that is at most `wanted`."""
+    return max(length for length in range(1, min(wanted, steps) + 1) if steps % length == 0)
+
+
+def in_chunks(tree: Tree, length: int) -> Tree:
+    """[E, T, …] → [E·T/length, length, …]; chunks of one episode stay together."""
+
+    def cut(leaf: Array) -> Array:
+        episodes, steps, *rest = leaf.shape
+        return leaf.reshape(episodes * (steps // length), length, *rest)
+
+    return jax.tree.map(cut, tree)
+
+
+def first_of_chunks(tree: Tree, length: int) -> Tree:
+    """[E, T, …] → [E·T/length, …]: what each chunk begins with."""
+    return jax.tree.map(
+        lambda leaf: leaf[:, ::length].reshape(-1, *leaf.shape[2:]),
+        tree,
+    )
+
+
+def before_each_step(trace: Memory) -> Memory:
+    """Memories after every step [E, T, …] → before every step: blank, then all but the last."""
+    return jax.tree.map(
+        lambda leaf: jnp.concatenate([jnp.zeros_like(leaf[:, :1]), leaf[:, :-1]], axis=1), trace
+    )
+
+
+def some_of(count: int, share: float, key: Key) -> Int[Array, " N"]:
+    """Indices of a random share of `count` chunks, at least one."""
+    return jax.random.permutation(key, count)[: max(1, round(share * count))]

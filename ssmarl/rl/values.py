@@ -1,0 +1,133 @@
+"""Learning what to expect: critics for the reward and for every cost, fitted to their returns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from ssmarl.nets.critic import Critic, CriticConfig
+from ssmarl.nets.layers import Memory
+from ssmarl.optim.update import Sharing
+from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks
+from ssmarl.rl.normalise import Normaliser
+from ssmarl.types import Key
+from ssmarl.world.graph import Graph
+
+Tree = Any
+
+
+@dataclass(frozen=True)
+class ValueConfig:
+    """How critics are built and fitted."""
+
+    critic: CriticConfig = CriticConfig()
+    learning_rate: float = 2e-3
+    """Of Adam (paper: 7e-3)."""
+    epsilon: float = 1e-5
+    """Of Adam (paper)."""
+    clip: float = 10.0
+    """Largest norm of a gradient (paper)."""
+    huber: float = 10.0
+    """Where the loss turns from square to linear, in standard deviations of returns (paper)."""
+    epochs: int = 8
+    """Passes over the data in an iteration."""
+    minibatches: int = 2
+    """Parts of each pass (paper)."""
+    chunk: int = 10
+    """Steps through which gradients reach back (paper)."""
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam with a bound on the gradient."""
+        return optax.chain(
+            optax.clip_by_global_norm(self.clip),
+            optax.adam(self.learning_rate, eps=self.epsilon),
+        )
+
+
+class Values(eqx.Module):
+    """A critic of the reward, a critic of the costs, and the scale of each stream's returns."""
+
+    reward: Critic
+    cost: Critic
+    scale: Normaliser
+    optimiser: optax.OptState
+
+    @staticmethod
+    def create(key: Key, costs: int, config: ValueConfig) -> "Values":
+        """Untrained."""
+        keys = jax.random.split(key)
+        reward, cost = Critic(keys[0], 1, config.critic), Critic(keys[1], costs, config.critic)
+        critics: Tree = (reward, cost)
+        return Values(reward, cost, Normaliser.blank(1 + costs), config.optimiser().init(critics))
+
+    def unroll(self, graph: Graph) -> tuple[Float[Array, "T A S"], tuple[Memory, Memory]]:
+        """Values of one episode in the signals' own units, reward first; the critics' memories."""
+        blank = self.reward.blank(graph.goals.mask.shape[1])
+        reward, reward_trace = self.reward.unroll(graph, blank)
+        cost, cost_trace = self.cost.unroll(graph, blank)
+        values = self.scale.unscale(jnp.concatenate([reward, cost], axis=-1))
+        return values, (reward_trace, cost_trace)
+
+
+def fit(
+    values: Values,
+    graph: Graph,
+    traces: tuple[Memory, Memory],
+    returns: Float[Array, "E T A S"],
+    key: Key,
+    config: ValueConfig,
+    length: int,
+    sharing: Sharing,
+) -> Values:
+    """Critics nearer to the returns of E episodes. Graph and traces have axes [E, T, …]."""
+    scale = sharing.mean(values.scale.update(returns))
+    chunks = (
+        in_chunks(graph, length),
+        first_of_chunks([before_each_step(trace) for trace in traces], length),
+        in_chunks(scale.scale(returns), length),
+    )
+    count = jax.tree.leaves(chunks)[0].shape[0]
+    size = count // min(config.minibatches, count)
+    optimiser = config.optimiser()
+
+    def loss(critics: tuple[Critic, Critic], batch: tuple) -> Float[Array, ""]:
+        graph, memories, target = batch
+        predicted = [
+            jax.vmap(critic.unroll)(graph, memory)[0]
+            for critic, memory in zip(critics, memories, strict=True)
+        ]
+        return optax.losses.huber_loss(
+            jnp.concatenate(predicted, -1), target, delta=config.huber
+        ).mean()
+
+    def improve(carry: Tree, chosen: Array) -> tuple:
+        critics, state = carry
+        batch = jax.tree.map(lambda leaf: leaf[chosen], chunks)
+        gradient: Tree = sharing.mean(jax.grad(loss)(critics, batch))
+        updates, state = optimiser.update(gradient, state)
+        return (optax.apply_updates(critics, updates), state), None
+
+    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(
+        jax.random.split(key, config.epochs)
+    )
+    batches = orders[:, : size * (count // size)].reshape(-1, size)
+    start: Tree = ((values.reward, values.cost), values.optimiser)
+    ((reward, cost), state), _ = jax.lax.scan(improve, start, batches)
+    return Values(reward, cost, scale, state)
+
+
+def explained_variance(
+    predicted: Float[Array, "*n S"], returns: Float[Array, "*n S"], sharing: Sharing
+) -> Float[Array, " S"]:
+    """1 − Var(returns − predicted)/Var(returns), per stream: 0 is no better than a constant."""
+    axes = tuple(range(returns.ndim - 1))
+
+    def variance(x: Float[Array, "*n S"]) -> Float[Array, " S"]:
+        first, second = sharing.mean((x.mean(axis=axes), (x**2).mean(axis=axes)))
+        return second - first**2
+
+    return 1 - variance(returns - predicted) / jnp.maximum(variance(returns), 1e-8)

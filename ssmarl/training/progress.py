@@ -1,0 +1,136 @@
+"""Showing how training goes: a live bar on a terminal, plain lines elsewhere; TensorBoard; W&B."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ssmarl.errors import InputError
+from ssmarl.types import Json
+
+Row = dict[str, float | int]
+LINE_EVERY = 10.0
+"""Seconds between plain lines."""
+
+
+@runtime_checkable
+class Reporter(Protocol):
+    """Anything that wants to know of every iteration."""
+
+    def row(self, row: Row) -> None:
+        """An iteration is done."""
+        ...
+
+    def close(self) -> None:
+        """Training is over."""
+        ...
+
+
+def describe(row: Row) -> str:
+    """The line that people watch: what is reached, what is kept, and why it stalls if it does."""
+    cases = " ".join(
+        f"{name} {row[name]:.0%}"
+        for name in ("free", "constrained", "recovery", "refused")
+        if row.get(name)
+    )
+    return (
+        f"reward {row['reward']:.0f}  cost {row['cost']:.2f}  success {row['success']:.1%}  "
+        f"safe {row['safe']:.1%}  {row['steps_per_s']:,.0f} steps/s  [{cases}]"
+    )
+
+
+class Window:
+    """Means over the last iterations: single ones jump."""
+
+    def __init__(self, size: int = 10):
+        self.rows: list[Row] = []
+        self.size = size
+
+    def add(self, row: Row) -> Row:
+        """The means with this row taken in."""
+        self.rows = [*self.rows, row][-self.size :]
+        return {
+            name: sum(float(item.get(name, 0)) for item in self.rows) / len(self.rows)
+            for name in row
+        }
+
+
+class Bar:
+    """Progress on the console."""
+
+    def __init__(self, total: int, done: int, label: str):
+        self.console = Console()
+        self.window, self.total, self.label = Window(), total, label
+        self.last_line = 0.0
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task(f"{label}: compiling", total=total, completed=done)
+        self.bar.start()
+
+    def row(self, row: Row) -> None:
+        """Show it."""
+        means = self.window.add(row)
+        text = f"{self.label}: {describe(means)}"
+        self.bar.update(self.task, completed=float(row["steps"]), description=text)
+        now = time.monotonic()
+        last = row["steps"] >= self.total
+        if not self.console.is_terminal and (last or now - self.last_line > LINE_EVERY):
+            self.last_line = now
+            print(f"{row['steps']:,}/{self.total:,} steps  {text}", flush=True)
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self.console.print(text, highlight=False)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        self.bar.stop()
+
+
+class TensorBoard:
+    """Event files in the run's `tb` directory."""
+
+    def __init__(self, folder: Path, steps_done: int):
+        from tensorboardX import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(folder / "tb"), purge_step=steps_done or None)
+
+    def row(self, row: Row) -> None:
+        """Every column as a curve over environment steps."""
+        for name, value in row.items():
+            if not math.isnan(value):
+                self.writer.add_scalar(name, value, int(row["steps"]))
+
+    def close(self) -> None:
+        """Flush."""
+        self.writer.close()
+
+
+class Wandb:
+    """Weights & Biases, where installed (`pip install ssmarl[wandb]`)."""
+
+    def __init__(self, folder: Path, config: Json):
+        try:
+            import wandb  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise InputError("--wandb needs its extra: pip install 'ssmarl[wandb]'") from None
+        self.run: Any = wandb.init(project="ssmarl", dir=str(folder), config=config)
+
+    def row(self, row: Row) -> None:
+        """Log it."""
+        self.run.log(dict(row), step=int(row["steps"]))
+
+    def close(self) -> None:
+        """Finish the run."""
+        self.run.finish()

@@ -1,0 +1,272 @@
+"""A training run from its configuration, or from wherever it stopped, to a policy on disk.
+
+Every iteration's randomness comes from the seed and the iteration's number alone, so a run that was
+stopped at any moment and resumed gives the same numbers, bit for bit, as one that never stopped.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ssmarl.algorithms.algorithm import State
+from ssmarl.errors import InputError
+from ssmarl.evaluation.evaluate import Result, evaluate
+from ssmarl.evaluation.policies import MOST_SEED
+from ssmarl.policy import FILE, Card, Policy, load, save_policy
+from ssmarl.training import files
+from ssmarl.training.config import TrainConfig, run_directory
+from ssmarl.training.engine import Iteration, iteration, on_devices
+from ssmarl.training.progress import Bar, Reporter, Row, TensorBoard, Wandb
+from ssmarl.training.selection import Score, score
+from ssmarl.world.constraints import as_constraints
+from ssmarl.world.env import Env
+
+CHECKPOINT_SECONDS = 20.0
+"""Between checkpoints; a stopped run repeats at most this much."""
+
+
+class Stopped(Exception):
+    """The user or the system asked to stop; a checkpoint is written."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    config: TrainConfig
+    policy: Policy
+    """The best by its evaluations."""
+    best: Score
+
+
+@dataclass
+class _Position:
+    """Where a run stands."""
+
+    state: State
+    done: int = 0
+    seconds: float = 0.0
+    best: Score = Score()
+
+
+def train(
+    config: TrainConfig,
+    folder: Path | str | None = None,
+    *,
+    wandb: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """A new run in an empty directory; None: runs/<scenario>-n<N>/<algo>/seed<k>-<time>."""
+    folder = run_directory(config) if folder is None else Path(folder)
+    start = _fresh(config)
+    files.prepare(folder, config)
+    return _go_on(config, folder, _Position(start), wandb=wandb, quiet=quiet)
+
+
+def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> Run:
+    """Go on exactly where a run stopped; one that is finished stays as it is."""
+    folder = Path(folder)
+    config = files.read_config(folder)
+    like = _fresh(config)
+    position = _Position(like)
+    found = files.load_checkpoint(folder, like)
+    if found is not None:
+        state, about = found
+        position = _Position(state, about["done"], about["seconds"], Score(**about["best"]))
+    return _go_on(config, folder, position, wandb=wandb, quiet=quiet)
+
+
+def _fresh(config: TrainConfig) -> State:
+    """The state before the first iteration."""
+    settings, algorithm = config.settings, config.algorithm
+    worlds = config.training_worlds()
+    state = algorithm.init(worlds[0], settings, jax.random.key(config.seed))
+    shapes = [
+        jax.eval_shape(
+            lambda key, env=env: algorithm.init(env, settings, key),
+            jax.random.key(0),
+        )
+        for env in worlds
+    ]
+    if any(_sizes(shape) != _sizes(state) for shape in shapes):
+        raise InputError(
+            "several team sizes need one policy for all: share=true, order=pooled, "
+            "cost_scope=mean or team"
+        )
+    if config.init is not None:
+        given, mine = load(config.init).team, algorithm.team(state)
+        if _sizes(given) != _sizes(mine):
+            raise InputError(
+                f"--init {config.init}: its networks differ from this run's in size or number"
+            )
+        # Its weights, under this run's own settings.
+        weights = jax.tree.unflatten(jax.tree.structure(mine), jax.tree.leaves(given))
+        state = eqx.tree_at(algorithm.team, state, weights)
+    return state
+
+
+def _sizes(tree: Any) -> list[tuple[int, ...]]:
+    """The shapes of all arrays, in order."""
+    return [leaf.shape for leaf in jax.tree.leaves(tree)]
+
+
+def _go_on(
+    config: TrainConfig, folder: Path, position: _Position, *, wandb: bool, quiet: bool
+) -> Run:
+    total = config.iterations()
+    worlds = config.training_worlds()
+    steps = [config.settings.environments * env.world.episode_length for env in worlds]
+    position.state = on_devices(position.state, config.settings.environments)
+    metrics = files.MetricsFile(folder)
+    metrics.cut(position.done)
+    iterate = [iteration(env, config.algorithm, config.settings) for env in worlds]
+    done_steps = _steps_after(position.done, steps)
+    reporters: list[Reporter] = [TensorBoard(folder, done_steps)]
+    if wandb:
+        reporters.append(Wandb(folder, config.to_json()))
+    if not quiet:
+        label = f"{config.scenario.rpartition(':')[2]} seed {config.seed}"
+        reporters.append(Bar(_steps_after(total, steps), done_steps, label))
+    try:
+        with _stop_softly() as stopping:
+            _iterate(config, folder, position, iterate, steps, metrics, reporters, stopping)
+    finally:
+        for reporter in reporters:
+            reporter.close()
+    return Run(folder, config, load(folder), position.best)
+
+
+def _iterate(
+    config: TrainConfig,
+    folder: Path,
+    position: _Position,
+    iterate: list[Iteration],
+    steps: list[int],
+    metrics: files.MetricsFile,
+    reporters: list[Reporter],
+    stopping: list[int],
+) -> None:
+    """The loop itself."""
+    total, saved = config.iterations(), time.monotonic()
+    key = jax.random.fold_in(jax.random.key(config.seed), 1)
+    envs = config.reported_worlds()
+    while position.done < total:
+        began = time.monotonic()
+        turn = position.done % len(iterate)
+        position.state, numbers = iterate[turn](
+            position.state,
+            jnp.asarray(position.done / total, jnp.float32),
+            jax.random.fold_in(key, position.done),
+        )
+        numbers = {name: float(value) for name, value in jax.device_get(numbers).items()}
+        position.done += 1
+        spent = time.monotonic() - began
+        row: Row = {
+            "iteration": position.done,
+            "steps": _steps_after(position.done, steps),
+            **numbers,
+        }
+        due = position.done % config.evaluate_every == 0 or position.done == total
+        row |= _evaluate(config, folder, position, envs) if due else _NOT_EVALUATED
+        position.seconds += time.monotonic() - began
+        row |= {"seconds": position.seconds, "steps_per_s": steps[turn] / spent}
+        metrics.add(row)
+        for reporter in reporters:
+            reporter.row(row)
+        if stopping or position.done == total or time.monotonic() - saved > CHECKPOINT_SECONDS:
+            _checkpoint(folder, position)
+            saved = time.monotonic()
+        if stopping:
+            raise Stopped(f"stopped after {position.done} of {total} iterations: {folder}")
+
+
+EVALUATED = ("eval_reward", "eval_cost", "eval_success", "eval_safe")
+_NOT_EVALUATED: Row = dict.fromkeys(EVALUATED, math.nan)
+
+
+def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list[Env]) -> Row:
+    """The policy without noise, and the file of the best so far."""
+    policy = Policy(jax.device_get(config.algorithm.team(position.state)), _card(config, 0))
+    results: list[Result] = [
+        evaluate(
+            env, policy, episodes=config.evaluate_episodes, seed=MOST_SEED + config.seed % MOST_SEED
+        )
+        for env in envs
+    ]
+    now = score(results, as_constraints(config.constraints), position.done)
+    if now.better_than(position.best):
+        position.best = now
+        training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
+        save_policy(folder / FILE, Policy(policy.team, _card(config, position.done)), training)
+
+    def mean(name: str) -> float:
+        return sum(result.figures[name] for result in results) / len(results)
+
+    figures = ("reward_team", "cost_agent", "success", "safe")
+    return {name: mean(figure) for name, figure in zip(EVALUATED, figures, strict=True)}
+
+
+def _card(config: TrainConfig, done: int) -> Card:
+    """What the policy after `done` iterations says of itself."""
+    env = max(config.reported_worlds(), key=lambda env: env.world.num_agents)
+    return Card(
+        scenario=env.scenario.name,
+        num_agents=max(config.sizes),
+        goal_edges=env.goal_edges,
+        action_limit=config.action_limit,
+        constraints=config.constraints,
+        members=None if config.settings.share else env.world.num_agents,
+        actor=config.settings.actor,
+        algorithm=config.algo,
+        steps=done * config.settings.environments * env.world.episode_length,
+        seed=config.seed,
+    )
+
+
+def _checkpoint(folder: Path, position: _Position) -> None:
+    about: dict[str, Any] = {
+        "done": position.done,
+        "seconds": position.seconds,
+        "best": json.loads(json.dumps(dataclasses.asdict(position.best))),
+    }
+    files.save_checkpoint(folder, jax.device_get(position.state), about)
+
+
+def _steps_after(iterations: int, steps: list[int]) -> int:
+    """Environment steps of the first iterations, sizes taking turns."""
+    whole, rest = divmod(iterations, len(steps))
+    return whole * sum(steps) + sum(steps[:rest])
+
+
+@contextlib.contextmanager
+def _stop_softly() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM are noted; the iteration in hand is finished and saved."""
+    noted: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if noted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: signals are someone else's
+        yield noted
+        return
+    try:
+        yield noted
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,148 @@
+"""A small constrained game whose optimum is known: learning ends there, on the boundary.
+
+Two agents; an action's first component is the reward, the team's mean squared action the cost. In T
+steps under a limit c the best is the mean action (√(c/T), 0) without noise: reward T·√(c/T) each.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.algorithms.learner import SsmarlConfig
+from ssmarl.algorithms.scope import pooled
+from ssmarl.algorithms.ssmarl import SSMARL
+from ssmarl.nets.actor import ActorConfig, Gaussian
+from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.optim.step import Case
+from ssmarl.optim.update import StepConfig, constrained_update
+from ssmarl.rl.advantages import gae
+from ssmarl.rl.values import ValueConfig
+from ssmarl.training.engine import iteration, on_devices
+from ssmarl.world.scenarios import SCENARIOS
+
+STEPS = 30
+GRAPH = GraphNetConfig(embedding=2, hidden=4, widths=(4, 8), message=8)
+CONFIG = SsmarlConfig(
+    environments=16,
+    gradient="score",
+    cost_credit="joint",
+    gamma_cost=0.95,
+    loose_start=0.0,
+    loose_until=0.0,
+    cost_memory=0.0,
+    haste=1.0,
+    fisher_share=1.0,
+    actor=ActorConfig(graph=GRAPH, memory=4, log_std=-1.0),
+    value=ValueConfig(critic=CriticConfig(graph=GRAPH, memory=4, hidden=8), epochs=2),
+    step=StepConfig(delta=0.01),
+)
+
+
+def game(limit):
+    """No physics matters: reward and cost are of the action alone."""
+    scenario = dataclasses.replace(
+        SCENARIOS["navigation"], name="push", reward=lambda now: now.action[:, 0]
+    )
+    return ssmarl.make(
+        scenario, 2, num_obstacles=0, constraints=f"effort={limit}", episode_length=STEPS
+    )
+
+
+def learn(env, config, iterations, seed=0):
+    state = on_devices(SSMARL.init(env, config, jax.random.key(seed)), config.environments)
+    step = iteration(env, SSMARL, config)
+    rows = []
+    for i in range(iterations):
+        key = jax.random.fold_in(jax.random.key(1), i)
+        state, metrics = step(state, jnp.float32(i / iterations), key)
+        rows.append({name: float(value) for name, value in metrics.items()})
+    return state, rows
+
+
+def test_units_one_step_from_beyond_the_limit_lands_on_it():
+    """T = 30, γ_c = 0.95: T and 1/(1 − γ_c) differ. The policy is its own parameters.
+
+
+    A step costs 1 + x of the action (x, y), an episode T·(1 + mean x) on average, and the
+    reward is y: the best step ends where the cost is the limit.
+    """
+    episodes, std = 4000, 0.5
+    old = jnp.array([0.2, 0.0])
+    spread = jnp.log(jnp.full(2, std))
+    action = old + std * jax.random.normal(jax.random.key(0), (STEPS, episodes, 2))
+    over = jnp.zeros((STEPS, episodes), bool).at[-1].set(True)
+    value = jnp.zeros((STEPS, episodes))
+    signals = jnp.stack([action[..., 1], 1 + action[..., 0]])
+    advantage = jax.vmap(lambda s: gae(s - s.mean(), value, value, over, 0.95, 0.95)[0])(signals)
+    before = STEPS * (1 + old[0])
+    limit = float(before) - 2.0
+    scope = pooled(game(limit), "mean")
+    violation = scope.violation(before[None], STEPS, jnp.zeros(()), haste=1.0)
+
+    # Data are arguments: XLA on CPU sums large captured constants wrongly (JAX 0.10.2).
+    @jax.jit
+    def update(action, advantage):
+        def objective(params):
+            ratio = jnp.exp(
+                Gaussian(params, spread).log_prob(action) - Gaussian(old, spread).log_prob(action)
+            )
+            return (ratio * advantage).mean(axis=(1, 2))[None]
+
+        return constrained_update(
+            old,
+            jax.vjp(objective, old),
+            objective,
+            lambda params: Gaussian(params[None], spread),
+            jnp.ones(1),
+            violation,
+            StepConfig(delta=0.05, damping=0.0),
+        )
+
+    new, report = update(action, advantage)
+    assert int(report.step.case) == Case.CONSTRAINED
+    assert bool(report.search.accepted)
+    assert float(STEPS * (1 + new[0])) == pytest.approx(limit, abs=0.2)
+    assert float(new[1]) > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [True, False])
+def test_learning_ends_at_the_optimum_on_the_boundary(share):
+    limit = 6.0
+    best = 2 * STEPS * np.sqrt(limit / STEPS)
+    config = CONFIG if share else dataclasses.replace(CONFIG, share=False, cost_credit="own")
+    _, rows = learn(game(limit), config, 150)
+    last = {name: np.mean([row[name] for row in rows[-20:]]) for name in rows[0]}
+    assert last["cost_effort"] == pytest.approx(limit, rel=0.1)
+    assert last["reward"] > 0.85 * best
+    assert last["reward"] <= 1.05 * best
+
+
+def test_scopes_weigh_agents_as_they_say():
+    env = ssmarl.make("navigation", 2, constraints=["collision=3", "speed=1"])
+    cost = jnp.array([[1.0, 10.0], [3.0, 20.0]])
+    mean, each, team = (pooled(env, scope) for scope in ("mean", "each", "team"))
+    np.testing.assert_allclose(mean.rows(cost), [2.0, 15.0])
+    np.testing.assert_allclose(each.rows(cost), [1.0, 10.0, 3.0, 20.0])
+    np.testing.assert_allclose(each.limit, [3.0, 1.0, 3.0, 1.0])
+    # The team's sum under 3 is the mean under 1.5.
+    np.testing.assert_allclose(team.rows(cost) - team.limit, [2.0 - 1.5, 15.0 - 0.5])
+    with pytest.raises(ssmarl.InputError, match="6 rows"):
+        pooled(ssmarl.make("navigation", 3, constraints=["collision=3", "speed=1"]), "each")
+
+
+def test_violations_are_per_step_and_asked_off_in_part():
+    env = ssmarl.make("navigation", 3, constraints="collision=1")
+    scope = pooled(env, "mean")
+    slack = jnp.zeros(())
+    over = scope.violation(jnp.array([5.0]), 100, slack, haste=1.0)
+    np.testing.assert_allclose(over, [0.04])
+    part = scope.violation(jnp.array([5.0]), 100, slack, haste=0.1)
+    np.testing.assert_allclose(part, [0.005], rtol=1e-6)
+    under = scope.violation(jnp.array([0.5]), 100, jnp.asarray(2.0), haste=0.1)
+    np.testing.assert_allclose(under, [-0.025], rtol=1e-6)

@@ -1,0 +1,172 @@
+"""Every way of updating runs, changes the policy, and is what its definition says."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.algorithms.by_score import changed
+from ssmarl.algorithms.learner import PAPER, SsmarlConfig
+from ssmarl.algorithms.ssmarl import SSMARL
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.nets.team import Team
+from ssmarl.optim.update import Sharing
+from ssmarl.rl.score import Samples, Sight, surrogate
+from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
+from ssmarl.training.engine import iteration, on_devices
+
+KEY = jax.random.key(0)
+ENV = ssmarl.make("navigation", 2, episode_length=6, constraints=["collision=1", "speed=1"])
+GRAPH = GraphNetConfig(embedding=2, hidden=4, widths=(4, 8), message=8)
+ACTOR = ActorConfig(graph=GRAPH, memory=4)
+VALUE = ValueConfig(critic=CriticConfig(graph=GRAPH, memory=4, hidden=8), epochs=2)
+SMALL = SsmarlConfig(environments=4, chunk=3, actor=ACTOR, value=VALUE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"share": False},
+        {"gradient": "score", "cost_scope": "each"},
+        {"gradient": "score", "order": "sequential"},
+        {"gradient": "score", "share": False, "reward_scope": "team"},
+    ],
+    ids=str,
+)
+def test_every_variant_takes_a_step(change):
+    config = dataclasses.replace(SMALL, **change)
+    start = on_devices(SSMARL.init(ENV, config, KEY), config.environments)
+    before = jax.device_get(start.team)
+    state, metrics = iteration(ENV, SSMARL, config)(start, jnp.float32(0.5), KEY)
+    moved = [
+        float(jnp.abs(a - b).max())
+        for a, b in zip(jax.tree.leaves(state.team), jax.tree.leaves(before), strict=True)
+    ]
+    assert max(moved) > 0
+    assert all(np.isfinite(float(leaf).real) for leaf in map(jnp.sum, jax.tree.leaves(state)))
+    shares = sum(float(metrics[name]) for name in ("free", "constrained", "recovery", "refused"))
+    assert shares == pytest.approx(1.0)
+    assert float(metrics["not_finite"]) == 0
+    assert float(metrics["kl"]) <= config.step.delta
+    score = config.gradient == "score"
+    assert np.isfinite(float(metrics["explained_reward"])) == score
+
+
+def samples(team, key=KEY):
+    keys = jax.random.split(key, 4)
+    state = ENV.reset(keys[0])
+    graph = jax.tree.map(lambda leaf: jnp.stack([jnp.stack([leaf] * 3)] * 2), ENV.graph(state))
+    memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), team.blank(2))
+    sight = Sight(graph, memory)
+    action = jax.random.normal(keys[1], (2, 3, 2, 2))
+    log_prob = sight.policy(team.actor).log_prob(action)
+    advantage = jax.random.normal(keys[2], (2, 3, 2, 3))
+    return Samples(sight, action, log_prob, advantage)
+
+
+def perturbed(actor, size=0.05):
+    leaves, shape = jax.tree.flatten(actor)
+    keys = jax.random.split(jax.random.key(9), len(leaves))
+    moved = [x + size * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(shape, moved)
+
+
+def test_the_surrogate_is_the_weighted_mean_of_ratio_times_advantage():
+    team = Team.create(KEY, ACTOR)
+    data, new = samples(team), perturbed(team.actor)
+    factor = jnp.full((2, 3, 2), 1.5)
+    who = jnp.zeros((2, 3, 2)).at[:, 0, 0].set(0.5).at[1, 2, 1].set(1.0)
+    ratio = np.exp(
+        np.asarray(data.sight.policy(new).log_prob(data.action)) - np.asarray(data.log_prob)
+    )
+    advantage = np.asarray(data.advantage)
+    expected = [
+        (1.5 * ratio * advantage[..., 0]).mean(),
+        (ratio * advantage[..., 2])[:, :, 1].mean(),
+    ]
+    result = eqx.filter_jit(surrogate)(data, new, factor, who, 1)
+    np.testing.assert_allclose(result[0], expected, rtol=1e-4)
+    parts = eqx.filter_jit(surrogate)(data, new, factor, who, 2)
+    np.testing.assert_allclose(parts.mean(axis=0), expected, rtol=1e-4)
+
+
+def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
+    """M = Π π_new/π_old of those before, from densities written out."""
+    team = Team.create(KEY, ACTOR)
+    data, new = samples(team), perturbed(team.actor)
+    policy_old, policy_new = (
+        jax.device_get(data.sight.policy(actor)) for actor in (team.actor, new)
+    )
+
+    def density(policy):
+        std = np.exp(policy.log_std)
+        z = (np.asarray(data.action) - policy.mean) / std
+        return (np.exp(-0.5 * z**2) / (std * np.sqrt(2 * np.pi))).prod(axis=-1)
+
+    expected = (density(policy_new) / density(policy_old))[..., 1]
+    mine = changed(data, team.actor, new, jnp.asarray(1))
+    np.testing.assert_allclose(mine[..., 0], expected, rtol=1e-3)
+
+
+def test_without_sharing_each_agent_acts_by_its_own_network():
+    team = Team.create(KEY, ACTOR, 2)
+    graph = ENV.graph(ENV.reset(KEY))
+    both, _ = eqx.filter_jit(team)(graph, team.blank(2))
+    for agent in range(2):
+        alone, _ = team.member(jnp.asarray(agent))(graph, team.blank(2))
+        np.testing.assert_allclose(both.mean[agent], alone.mean[agent], atol=1e-6)
+    other = team.replaced(jnp.asarray(0), perturbed(team.member(jnp.asarray(0))))
+    changed_mean = other(graph, team.blank(2))[0].mean
+    assert not np.allclose(changed_mean[0], both.mean[0])
+    np.testing.assert_allclose(changed_mean[1], both.mean[1], atol=1e-6)
+    larger = ssmarl.make("navigation", 3)
+    with pytest.raises(ssmarl.InputError, match="one network for each of 2 agents"):
+        team(larger.graph(larger.reset(KEY)), team.blank(3))
+
+
+def test_critics_learn_the_returns_of_their_streams():
+    """Three streams that differ a thousandfold: fitting explains each of them."""
+    env = ssmarl.make("navigation", 2, episode_length=5, constraints=["collision=1", "speed=1"])
+    config = ValueConfig(critic=VALUE.critic, learning_rate=1e-2, epochs=200)
+    states = jax.vmap(env.reset)(jax.random.split(KEY, 16))
+    graph = jax.vmap(lambda s: jax.tree.map(lambda x: jnp.stack([x] * 5), env.graph(s)))(states)
+    distance = jnp.linalg.norm(states.position - states.target, axis=-1)
+    signal = jnp.broadcast_to(distance[:, None], (16, 5, 2))
+    returns = jnp.stack([1000 * signal, signal, 5 - 0.01 * signal], axis=-1)
+    values = Values.create(KEY, 2, config)
+
+    @eqx.filter_jit
+    def run(values):
+        before, traces = jax.vmap(values.unroll)(graph)
+        fitted = fit(values, graph, traces, returns, KEY, config, 5, Sharing())
+        after, _ = jax.vmap(fitted.unroll)(graph)
+        return [explained_variance(v, returns, Sharing()) for v in (before, after)]
+
+    before, after = run(values)
+    assert (np.asarray(after)[:2] > 0.8).all()
+    assert (np.asarray(after) > np.asarray(before)).all()
+
+
+def test_explained_variance_by_hand():
+    returns = jnp.arange(8.0).reshape(4, 2)
+    np.testing.assert_allclose(explained_variance(returns, returns, Sharing()), [1, 1])
+    np.testing.assert_allclose(
+        explained_variance(jnp.zeros((4, 2)), returns, Sharing()), [0, 0], atol=1e-6
+    )
+    half = explained_variance(returns / 2, returns, Sharing())
+    np.testing.assert_allclose(half, [0.75, 0.75], rtol=1e-5)
+
+
+def test_the_paper_preset_is_the_paper():
+    assert (PAPER.gradient, PAPER.reward_scope, PAPER.environments) == ("score", "team", 32)
+    assert PAPER.value.learning_rate == 7e-3
+    assert not PAPER.actor.graph.encoding.rich
+    assert not PAPER.value.critic.own_vertex
+    assert (PAPER.step.first, PAPER.step.factor, PAPER.haste) == (0.05, 0.5, 1.0)

@@ -1,0 +1,218 @@
+"""Training runs: their files, stopping and going on, and the policy they keep."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import ssmarl
+from ssmarl.algorithms.learner import SsmarlConfig
+from ssmarl.evaluation.evaluate import Result
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.training import run as training
+from ssmarl.training.config import TrainConfig
+from ssmarl.training.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
+from ssmarl.training.selection import Score, score
+from ssmarl.world.constraints import Constraint
+
+SMALL = SsmarlConfig(
+    environments=4,
+    chunk=3,
+    actor=ActorConfig(
+        graph=GraphNetConfig(embedding=2, hidden=4, widths=(4, 8), message=8), memory=4
+    ),
+)
+CONFIG = TrainConfig(
+    num_agents=(2,),
+    num_obstacles=(1,),
+    episode_length=6,
+    steps=6 * 4 * 6,
+    settings=SMALL,
+    evaluate_every=3,
+    evaluate_episodes=4,
+)
+
+
+def rows(folder):
+    """Metrics without the columns of the clock."""
+    with (Path(folder) / "metrics.csv").open(newline="") as file:
+        return [
+            {name: value for name, value in row.items() if name not in CLOCK}
+            for row in csv.DictReader(file)
+        ]
+
+
+def same_weights(one, other):
+    for name in ("policy.safetensors", str(CHECKPOINT)):
+        mine, theirs = load_file(Path(one) / name), load_file(Path(other) / name)
+        assert set(mine) == set(theirs)
+        for key in mine:
+            np.testing.assert_array_equal(mine[key], theirs[key])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    return training.train(CONFIG, folder, quiet=True)
+
+
+def test_a_run_leaves_its_files(whole, capsys):
+    names = {item.name for item in whole.folder.iterdir()}
+    assert names == {"config.json", "metrics.csv", "tb", "checkpoints", "policy.safetensors"}
+    assert TrainConfig.from_json(json.loads((whole.folder / "config.json").read_text())) == CONFIG
+    metrics = read_metrics(whole.folder)
+    assert metrics["iteration"] == [1, 2, 3, 4, 5, 6]
+    assert metrics["steps"][-1] == CONFIG.steps
+    evaluated = np.isfinite(metrics["eval_reward"])
+    np.testing.assert_array_equal(evaluated, [False, False, True, False, False, True])
+    assert whole.best.iteration in (3, 6)
+    assert whole.policy.card.steps == whole.best.iteration * 4 * 6
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(whole, tmp_path):
+    again = training.train(CONFIG, tmp_path / "again", quiet=True)
+    assert rows(again.folder) == rows(whole.folder)
+    same_weights(again.folder, whole.folder)
+    other = training.train(dataclasses.replace(CONFIG, seed=1), tmp_path / "other", quiet=True)
+    assert rows(other.folder) != rows(whole.folder)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_stopped_run_goes_on_as_if_it_had_not(whole, tmp_path, monkeypatch, stop):
+    """A signal is honoured after the iteration in hand; resuming gives the same numbers."""
+    add = MetricsFile.add
+
+    def add_and_stop(self, row):
+        add(self, row)
+        if row["iteration"] == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(MetricsFile, "add", add_and_stop)
+    with pytest.raises(training.Stopped, match=f"after {stop} of 6"):
+        training.train(CONFIG, tmp_path / "run", quiet=True)
+    monkeypatch.setattr(MetricsFile, "add", add)
+    training.resume(tmp_path / "run", quiet=True)
+    assert rows(tmp_path / "run") == rows(whole.folder)
+    same_weights(tmp_path / "run", whole.folder)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    before = (whole.folder / "metrics.csv").read_bytes()
+    assert training.resume(whole.folder, quiet=True).best == whole.best
+    assert (whole.folder / "metrics.csv").read_bytes() == before
+
+
+def kill_and_resume(folder, moment, expected):
+    """SIGKILL after `moment` seconds of a run in a process of its own, then resume here."""
+    code = (
+        "import sys; from pathlib import Path; from ssmarl.training import run;"
+        "from ssmarl.training.config import TrainConfig; import json;"
+        "run.CHECKPOINT_SECONDS = 0.0;"
+        "config = TrainConfig.from_json(json.loads(sys.argv[2]));"
+        "print('ready', flush=True); run.train(config, Path(sys.argv[1]), quiet=True)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), json.dumps(CONFIG.to_json())],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(moment)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    if not (folder / "config.json").exists():
+        return 0
+    done = len(rows(folder)) if (folder / "metrics.csv").exists() else 0
+    training.resume(folder, quiet=True)
+    assert rows(folder) == rows(expected)
+    same_weights(folder, expected)
+    return done
+
+
+def test_killed_at_any_moment_it_goes_on_as_if_it_had_not(whole, tmp_path):
+    kill_and_resume(tmp_path / "run", 4.0, whole.folder)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(whole, tmp_path):
+    generator = random.Random(0)
+    done = [
+        kill_and_resume(tmp_path / f"run{i}", generator.uniform(0.5, 8.0), whole.folder)
+        for i in range(20)
+    ]
+    assert len(set(done)) > 2, "the moments should fall into different iterations"
+
+
+def test_several_sizes_take_turns(tmp_path):
+    config = dataclasses.replace(CONFIG, num_agents=(2, 3), steps=4 * 4 * 6, num_obstacles=())
+    run = training.train(config, tmp_path / "run", quiet=True)
+    assert run.policy.card.num_agents == 3
+    each = dataclasses.replace(SMALL, share=False)
+    with pytest.raises(ssmarl.InputError, match="several team sizes"):
+        training.train(dataclasses.replace(config, settings=each), tmp_path / "no", quiet=True)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_run_can_start_from_a_policy(whole, tmp_path):
+    config = dataclasses.replace(CONFIG, init=str(whole.folder), steps=24, evaluate_every=1)
+    state = training._fresh(config)
+    mine = jax.tree.leaves(state.team)
+    theirs = jax.tree.leaves(whole.policy.team)
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    wide = dataclasses.replace(SMALL, actor=ActorConfig())
+    with pytest.raises(ssmarl.InputError, match="differ"):
+        training._fresh(dataclasses.replace(config, settings=wide))
+
+
+def test_wrong_runs_are_refused_before_they_begin(whole, tmp_path):
+    with pytest.raises(ssmarl.InputError, match="not empty"):
+        training.train(CONFIG, whole.folder, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="no run directory"):
+        training.resume(tmp_path, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="steps"):
+        dataclasses.replace(CONFIG, steps=0)
+    with pytest.raises(ssmarl.InputError, match="algo"):
+        dataclasses.replace(CONFIG, algo="magic")
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises((ssmarl.InputError, NotADirectoryError)):
+        training.train(CONFIG, blocked / "run", quiet=True)
+    checkpoint = whole.folder / CHECKPOINT
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[:100])
+    with pytest.raises(ssmarl.InputError, match="damaged"):
+        training.resume(whole.folder, quiet=True)
+    checkpoint.write_bytes(content)
+
+
+def test_the_best_policy_is_within_the_limits_first():
+    limits = (Constraint("collision", 1.0), Constraint("speed", 2.0))
+
+    def result(reward, collision, speed):
+        costs = {"collision": collision, "speed": speed}
+        return Result({"reward_agent": reward, "cost_by_constraint": costs}, {})
+
+    inside = score([result(10.0, 0.5, 2.0)], limits, 1)
+    outside = score([result(99.0, 0.5, 3.0)], limits, 2)
+    far = score([result(99.0, 4.0, 3.0)], limits, 3)
+    better = score([result(11.0, 1.0, 2.0)], limits, 4)
+    assert outside.violation == 0.5
+    ranking = [Score(), far, outside, inside, better]
+    for worse, good in itertools.pairwise(ranking):
+        assert good.better_than(worse)
+        assert not worse.better_than(good)
