@@ -33,10 +33,10 @@ SMALL = SsmarlConfig(environments=4, chunk=3, actor=ACTOR, value=VALUE)
     "change",
     [
         {},
-        {"share": False},
-        {"gradient": "score", "cost_scope": "each"},
-        {"gradient": "score", "order": "sequential"},
         {"gradient": "score", "share": False, "reward_scope": "team"},
+        pytest.param({"share": False}, marks=pytest.mark.slow),
+        pytest.param({"gradient": "score", "cost_scope": "each"}, marks=pytest.mark.slow),
+        pytest.param({"gradient": "score", "order": "sequential"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

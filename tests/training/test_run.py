@@ -157,10 +157,24 @@ def test_killed_at_twenty_random_moments(whole, tmp_path):
     assert len(set(done)) > 2, "the moments should fall into different iterations"
 
 
+@pytest.mark.slow
 def test_several_sizes_take_turns(tmp_path):
     config = dataclasses.replace(CONFIG, num_agents=(2, 3), steps=4 * 4 * 6, num_obstacles=())
     run = training.train(config, tmp_path / "run", quiet=True)
     assert run.policy.card.num_agents == 3
+    assert len(read_metrics(run.folder)["steps"]) == 4
+
+
+def test_worlds_that_take_turns_are_listed_and_checked(tmp_path):
+    config = dataclasses.replace(CONFIG, num_obstacles=(1, 2), room=(1.0, 0.9))
+    worlds = [env.world for env in config.training_worlds()]
+    assert [(w.num_agents, w.num_obstacles) for w in worlds] == [(2, 1), (2, 2)]
+    assert worlds[1].side == pytest.approx(0.9 * worlds[0].side)
+    (reported,) = config.reported_worlds()
+    assert (reported.world.num_obstacles, reported.world.side) == (2, worlds[0].side)
+    with pytest.raises(ssmarl.InputError, match="num_obstacles has 2 values"):
+        dataclasses.replace(CONFIG, num_obstacles=(1, 2), room=(1.0, 0.9, 2.0))
+    config = dataclasses.replace(CONFIG, num_agents=(2, 3), num_obstacles=())
     each = dataclasses.replace(SMALL, share=False)
     with pytest.raises(ssmarl.InputError, match="several team sizes"):
         training.train(dataclasses.replace(config, settings=each), tmp_path / "no", quiet=True)
