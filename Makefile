@@ -15,7 +15,7 @@ run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on 
 	$(BIN)/ssmarl render $(RUN) --num-agents 24 --out $(RUN)/videos/navigation-n24.gif
 
 test: .venv/installed-test lint  ## what CI runs
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: .venv/installed-test  ## learning checks too
 	$(BIN)/pytest -n 2 -m "slow or not slow"

@@ -61,12 +61,6 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}: it must be at least {least}")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """How it learns."""
-        return ALGORITHMS[self.algo]
-
         courses = max(len(values) for values in (self.num_agents, self.num_obstacles, self.room))
         for name in ("num_agents", "num_obstacles", "room"):
             if len(getattr(self, name)) not in (0, 1, courses):
@@ -74,6 +68,11 @@ class TrainConfig:
                     f"{name} has {len(getattr(self, name))} values: give one, or {courses} as for "
                     "the others; they take turns"
                 )
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """How it learns."""
+        return ALGORITHMS[self.algo]
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -33,9 +33,11 @@ SMALL = SsmarlConfig(environments=4, chunk=3, actor=ACTOR, value=VALUE)
     "change",
     [
         {},
-        {"gradient": "score", "share": False, "reward_scope": "team"},
+        pytest.param(
+            {"gradient": "score", "share": False, "reward_scope": "team"}, marks=pytest.mark.slow
+        ),
         pytest.param({"share": False}, marks=pytest.mark.slow),
-        pytest.param({"gradient": "score", "cost_scope": "each"}, marks=pytest.mark.slow),
+        {"gradient": "score", "cost_scope": "each"},
         pytest.param({"gradient": "score", "order": "sequential"}, marks=pytest.mark.slow),
     ],
     ids=str,
@@ -131,6 +133,7 @@ def test_without_sharing_each_agent_acts_by_its_own_network():
         team(larger.graph(larger.reset(KEY)), team.blank(3))
 
 
+@pytest.mark.slow
 def test_critics_learn_the_returns_of_their_streams():
     """Three streams that differ a thousandfold: fitting explains each of them."""
     env = ssmarl.make("navigation", 2, episode_length=5, constraints=["collision=1", "speed=1"])
