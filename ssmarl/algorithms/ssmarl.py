@@ -106,7 +106,9 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
         **shown,
         **{f"worst_{name}": worst[c] for c, name in enumerate(names)},
         "slack": now.slack,
-        "std": jnp.exp(learner.team.actor.log_std).mean(),
+        "std": jnp.maximum(
+            jnp.exp(learner.team.actor.log_std), learner.team.actor.least_std
+        ).mean(),
         **{name: value.astype(jnp.float32).mean() for name, value in went.items()},
         "explained_reward": made.explained[0],
         **{f"explained_{name}": made.explained[1 + c] for c, name in enumerate(names)},

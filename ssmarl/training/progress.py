@@ -89,10 +89,6 @@ class Bar:
             self.last_line = now
             print(f"{row['steps']:,}/{self.total:,} steps  {text}", flush=True)
 
-    def say(self, text: str) -> None:
-        """A line above the bar."""
-        self.console.print(text, highlight=False)
-
     def close(self) -> None:
         """Leave the last state on the screen."""
         self.bar.stop()

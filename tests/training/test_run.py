@@ -115,8 +115,10 @@ def test_resuming_a_finished_run_changes_nothing(whole):
     assert (whole.folder / "metrics.csv").read_bytes() == before
 
 
-def kill_and_resume(folder, moment, expected):
-    """SIGKILL after `moment` seconds of a run in a process of its own, then resume here."""
+def kill_and_resume(folder, expected, after_rows, delay):
+    """SIGKILL a run in a process of its own, `delay` seconds after so many iterations; resume here.
+
+    Returns how many iterations it had done."""
     code = (
         "import sys; from pathlib import Path; from ssmarl.training import run;"
         "from ssmarl.training.config import TrainConfig; import json;"
@@ -130,13 +132,15 @@ def kill_and_resume(folder, moment, expected):
     )
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(moment)
+    while process.poll() is None and (
+        not (folder / "metrics.csv").exists() or len(rows(folder)) < after_rows
+    ):
+        time.sleep(0.005)
+    time.sleep(delay)
     process.kill()
     process.wait()
     process.stdout.close()
-    if not (folder / "config.json").exists():
-        return 0
-    done = len(rows(folder)) if (folder / "metrics.csv").exists() else 0
+    done = len(rows(folder))
     training.resume(folder, quiet=True)
     assert rows(folder) == rows(expected)
     same_weights(folder, expected)
@@ -144,14 +148,20 @@ def kill_and_resume(folder, moment, expected):
 
 
 def test_killed_at_any_moment_it_goes_on_as_if_it_had_not(whole, tmp_path):
-    kill_and_resume(tmp_path / "run", 4.0, whole.folder)
+    done = kill_and_resume(tmp_path / "run", whole.folder, after_rows=2, delay=0.0)
+    assert 2 <= done < 6, "it must have been killed on its way"
 
 
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments(whole, tmp_path):
     generator = random.Random(0)
     done = [
-        kill_and_resume(tmp_path / f"run{i}", generator.uniform(0.5, 8.0), whole.folder)
+        kill_and_resume(
+            tmp_path / f"run{i}",
+            whole.folder,
+            after_rows=generator.randint(1, 5),
+            delay=generator.uniform(0.0, 0.2),
+        )
         for i in range(20)
     ]
     assert len(set(done)) > 2, "the moments should fall into different iterations"
