@@ -1,6 +1,7 @@
 """`ssmarl eval`: how good a policy is, on any team, with confidence intervals."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ COLUMNS = (
     ("success", "success", "{:.1%}"),
     ("reach", "reach", "{:.1%}"),
     ("safe", "safe", "{:.1%}"),
+    ("distance", "distance", "{:.3f}"),
 )
 
 
@@ -55,8 +57,7 @@ class Eval:
         from ssmarl.policy import load
 
         policy = load(self.policy)
-        if self.json is not None and not self.json.parent.is_dir():
-            raise InputError(f"{self.json}: its folder does not exist")
+        _check_writable(self.json)
         results: list[Json] = []
         table: Table | None = None
         console = Console()
@@ -81,6 +82,16 @@ class Eval:
         if self.json is not None:
             self.json.write_text(json.dumps(results, indent=1) + "\n")
             print(f"measures: {self.json}")
+
+
+def _check_writable(file: Path | None) -> None:
+    """Before the work, not after it."""
+    if file is None:
+        return
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: its folder does not exist")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InputError(f"{file}: it cannot be written")
 
 
 def _table(result: Result, policy: str) -> Table:

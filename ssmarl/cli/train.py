@@ -39,6 +39,10 @@ class Train:
     """Obstacles of the training worlds. None given: the scenario's own."""
     room: tuple[float, ...] = (1.0,)
     """Sides of the training squares as shares of the scenario's own; below 1 is more crowded."""
+    obstacle_slots: int | None = None
+    """Most obstacles that an agent sees in training, the nearest. None: all; fewer are faster."""
+    warm_up: float = 0.0
+    """Share of training in the first of several worlds alone, before the others join."""
     action_limit: str = "auto"
     """Actions are clipped to +- this number; none: the unclipped reference world; auto: 1, and none
     with --preset paper."""
@@ -91,6 +95,8 @@ class Train:
                 num_agents=self.num_agents,
                 num_obstacles=self.num_obstacles,
                 room=self.room,
+                obstacle_slots=self.obstacle_slots,
+                warm_up=self.warm_up,
                 constraints=constraints,
                 action_limit=self._action_limit(),
                 episode_length=self.episode_length,

@@ -49,6 +49,8 @@ class Episode(eqx.Module):
     """Share of agents without any contact in the whole episode."""
     safe_reach: Scalar
     """Share of agents that are both."""
+    distance: Scalar
+    """From agents to their targets at the last step, mean, in metres."""
     graph_overflow: Count
     """Neighbours that found no slot or no place in the search, over all steps."""
     placed: Flag
@@ -102,6 +104,7 @@ def run_episode(env: Env, policy: Policy, key: Key) -> Episode:
         reach=arrived.mean(),
         safe=safe.mean(),
         safe_reach=(safe & arrived).mean(),
+        distance=tally.distance.mean(),
         graph_overflow=tally.overflow,
         placed=start.placed,
     )

@@ -22,6 +22,7 @@ MEANS = (
     "reach",
     "safe",
     "safe_reach",
+    "distance",
     "graph_overflow",
 )
 

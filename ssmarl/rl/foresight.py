@@ -41,6 +41,9 @@ class Foresight:
     obstacles, and parked agents would pay for ever."""
     speed_margin: float = 0.1
     """Metres a second below its limit at which speed begins to count."""
+    pull: float = 1.0
+    """Reward a step for every metre nearer to the target. Gradients fade over some 20 steps, so 1,
+    the reward's own, says too little of how good it is to arrive early from far away."""
     bonus: tuple[tuple[float, float], ...] = ((6.0, 0.1), (4.0, 0.03))
     """(height, width in metres) of smooth bumps at the target in place of the reward's jump."""
 
@@ -49,11 +52,13 @@ Image = Callable[..., Float[Array, " A"]]
 """(env, state after the step, applied action, foresight, **parameters) → cost per agent."""
 
 
-def smooth_reward(state: WorldState, foresight: Foresight) -> Float[Array, " A"]:
-    """Minus the distance to the target, plus bumps round it."""
-    distance = length(state.position - stop_gradient(state.target))
-    bumps = [height * jnp.exp(-((distance / width) ** 2)) for height, width in foresight.bonus]
-    return sum(bumps, start=-distance)
+def smooth_reward(
+    state: WorldState, foresight: Foresight, extra: Float[Array, " A"] | float = 0.0
+) -> Float[Array, " A"]:
+    """Minus the distance to the target and what a detour adds to it, plus bumps round it."""
+    straight = length(state.position - stop_gradient(state.target))
+    bumps = [height * jnp.exp(-((straight / width) ** 2)) for height, width in foresight.bonus]
+    return sum(bumps, start=-foresight.pull * (straight + extra))
 
 
 def smooth_costs(

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.nets.layers import Memory
 from ssmarl.nets.team import Team
+from ssmarl.rl.detours import Ways, find_detours
 from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
@@ -42,6 +43,9 @@ class Pathwise:
     longest: float = 30.0
     """Largest sensitivity of the objective to one agent's state: reward per metre, per metre a
     second, or per unit of memory."""
+    detours: bool = False
+    """Distances to targets are those of free ways, not straight. For targets that stay."""
+    ways: Ways = Ways()
 
 
 class Imagined(eqx.Module):
@@ -87,14 +91,19 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
             outcome=outcome,
             state=state,
             memory=memory,
-            reward=smooth_reward(new_state, config.foresight),
+            reward=smooth_reward(new_state, config.foresight, extra(new_state)),
             cost=smooth_costs(env, new_state, applied, config.foresight),
         )
         return (new_state, new_memory), seen
 
+    state = env.reset(start_key)
+    detours = find_detours(env.world, state, config.ways) if config.detours else None
+
+    def extra(state: WorldState) -> Float[Array, " A"] | float:
+        return 0.0 if detours is None else detours.extra(env.world, state)
+
     keys = jax.random.split(noise_key, env.world.episode_length)
-    start = (env.reset(start_key), team.blank(env.world.num_agents))
-    _, seen = jax.lax.scan(step, start, keys)
+    _, seen = jax.lax.scan(step, (state, team.blank(env.world.num_agents)), keys)
     return seen
 
 

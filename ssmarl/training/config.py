@@ -14,6 +14,7 @@ from ssmarl.settings import from_json, to_json, with_values
 from ssmarl.types import Json
 from ssmarl.world.env import Env
 from ssmarl.world.make import find_scenario, make
+from ssmarl.world.near import Search
 from ssmarl.world.scenario import GoalEdges
 
 
@@ -30,6 +31,10 @@ class TrainConfig:
     """Of the training worlds; none: the scenario's own."""
     room: tuple[float, ...] = (1.0,)
     """Sides of the training squares as shares of the scenario's own."""
+    obstacle_slots: int | None = None
+    """Most obstacles that an agent sees in training, the nearest; None: all. Fewer are faster."""
+    warm_up: float = 0.0
+    """Share of training in the first of several worlds alone, before the others join."""
     constraints: tuple[str, ...] = ("collision=1",)
     """NAME=LIMIT[,PARAMETER=VALUE…]: limits per agent and episode."""
     action_limit: float | None = 1.0
@@ -61,6 +66,8 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}: it must be at least {least}")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
+        if not 0 <= self.warm_up <= 1:
+            raise InputError(f"warm_up is {self.warm_up}: it must be from 0 to 1")
         courses = max(len(values) for values in (self.num_agents, self.num_obstacles, self.room))
         for name in ("num_agents", "num_obstacles", "room"):
             if len(getattr(self, name)) not in (0, 1, courses):
@@ -91,15 +98,16 @@ class TrainConfig:
                 agents[turn % len(agents)],
                 obstacles[turn % len(obstacles)],
                 self.room[turn % len(self.room)],
+                Search(obstacle_slots=self.obstacle_slots),
             )
             for turn in range(count)
         ]
 
     def reported_worlds(self) -> list[Env]:
         """The scenario's own worlds for every size of the team: what results are reported on."""
-        return [self._world(agents, None, 1.0) for agents in self.sizes]
+        return [self._world(agents, None, 1.0, Search()) for agents in self.sizes]
 
-    def _world(self, agents: int | None, obstacles: int | None, room: float) -> Env:
+    def _world(self, agents: int | None, obstacles: int | None, room: float, search: Search) -> Env:
         return make(
             self.scenario,
             agents,
@@ -109,6 +117,7 @@ class TrainConfig:
             episode_length=self.episode_length,
             goal_edges=self.goal_edges,
             room=room,
+            search=search,
         )
 
     def iterations(self) -> int:
@@ -116,6 +125,12 @@ class TrainConfig:
         worlds = self.training_worlds()
         length = sum(env.world.episode_length for env in worlds) / len(worlds)
         return math.ceil(self.steps / (self.settings.environments * length))
+
+    def turns(self) -> list[int]:
+        """Which of the training worlds each iteration plays in."""
+        total, count = self.iterations(), len(self.training_worlds())
+        alone = round(self.warm_up * total)
+        return [0] * alone + [turn % count for turn in range(total - alone)]
 
     def to_json(self) -> Json:
         """Plain data."""

@@ -1,5 +1,6 @@
 """Showing how training goes: a live bar on a terminal, plain lines elsewhere; TensorBoard; W&B."""
 
+import importlib.util
 import math
 import time
 from pathlib import Path
@@ -117,11 +118,15 @@ class Wandb:
     """Weights & Biases, where installed (`pip install ssmarl[wandb]`)."""
 
     def __init__(self, folder: Path, config: Json):
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise InputError("--wandb needs its extra: pip install 'ssmarl[wandb]'") from None
+        import wandb  # pyright: ignore[reportMissingImports]
+
         self.run: Any = wandb.init(project="ssmarl", dir=str(folder), config=config)
+
+    @staticmethod
+    def check() -> None:
+        """Refuse where it is not installed, before anything is written."""
+        if importlib.util.find_spec("wandb") is None:
+            raise InputError("--wandb needs its extra: pip install 'ssmarl[wandb]'")
 
     def row(self, row: Row) -> None:
         """Log it."""

@@ -6,6 +6,7 @@ stopped at any moment and resumed gives the same numbers, bit for bit, as one th
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import signal
@@ -69,6 +70,8 @@ def train(
     quiet: bool = False,
 ) -> Run:
     """A new run in an empty directory; None: runs/<scenario>-n<N>/<algo>/seed<k>-<time>."""
+    if wandb:
+        Wandb.check()
     folder = run_directory(config) if folder is None else Path(folder)
     start = _fresh(config)
     files.prepare(folder, config)
@@ -77,6 +80,8 @@ def train(
 
 def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> Run:
     """Go on exactly where a run stopped; one that is finished stays as it is."""
+    if wandb:
+        Wandb.check()
     folder = Path(folder)
     config = files.read_config(folder)
     like = _fresh(config)
@@ -125,23 +130,24 @@ def _sizes(tree: Any) -> list[tuple[int, ...]]:
 def _go_on(
     config: TrainConfig, folder: Path, position: _Position, *, wandb: bool, quiet: bool
 ) -> Run:
-    total = config.iterations()
     worlds = config.training_worlds()
-    steps = [config.settings.environments * env.world.episode_length for env in worlds]
+    lengths = [config.settings.environments * env.world.episode_length for env in worlds]
+    turns = config.turns()
+    steps = [0, *itertools.accumulate(lengths[turn] for turn in turns)]
     position.state = on_devices(position.state, config.settings.environments)
     metrics = files.MetricsFile(folder)
     metrics.cut(position.done)
     iterate = [iteration(env, config.algorithm, config.settings) for env in worlds]
-    done_steps = _steps_after(position.done, steps)
-    reporters: list[Reporter] = [TensorBoard(folder, done_steps)]
+    plan = [iterate[turn] for turn in turns]
+    reporters: list[Reporter] = [TensorBoard(folder, steps[position.done])]
     if wandb:
         reporters.append(Wandb(folder, config.to_json()))
     if not quiet:
         label = f"{config.scenario.rpartition(':')[2]} seed {config.seed}"
-        reporters.append(Bar(_steps_after(total, steps), done_steps, label))
+        reporters.append(Bar(steps[-1], steps[position.done], label))
     try:
         with _stop_softly() as stopping:
-            _iterate(config, folder, position, iterate, steps, metrics, reporters, stopping)
+            _iterate(config, folder, position, plan, steps, metrics, reporters, stopping)
     finally:
         for reporter in reporters:
             reporter.close()
@@ -152,20 +158,20 @@ def _iterate(
     config: TrainConfig,
     folder: Path,
     position: _Position,
-    iterate: list[Iteration],
+    plan: list[Iteration],
     steps: list[int],
     metrics: files.MetricsFile,
     reporters: list[Reporter],
     stopping: list[int],
 ) -> None:
-    """The loop itself."""
-    total, saved = config.iterations(), time.monotonic()
+    """The loop itself: `plan` has a function for every iteration, `steps` the steps before each."""
+    total, saved = len(plan), time.monotonic()
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
     envs = config.reported_worlds()
     while position.done < total:
         began = time.monotonic()
-        turn = position.done % len(iterate)
-        position.state, numbers = iterate[turn](
+        before = steps[position.done]
+        position.state, numbers = plan[position.done](
             position.state,
             jnp.asarray(position.done / total, jnp.float32),
             jax.random.fold_in(key, position.done),
@@ -175,13 +181,13 @@ def _iterate(
         spent = time.monotonic() - began
         row: Row = {
             "iteration": position.done,
-            "steps": _steps_after(position.done, steps),
+            "steps": steps[position.done],
             **numbers,
         }
         due = position.done % config.evaluate_every == 0 or position.done == total
         row |= _evaluate(config, folder, position, envs) if due else _NOT_EVALUATED
         position.seconds += time.monotonic() - began
-        row |= {"seconds": position.seconds, "steps_per_s": steps[turn] / spent}
+        row |= {"seconds": position.seconds, "steps_per_s": (steps[position.done] - before) / spent}
         metrics.add(row)
         for reporter in reporters:
             reporter.row(row)
@@ -242,12 +248,6 @@ def _checkpoint(folder: Path, position: _Position) -> None:
         "best": json.loads(json.dumps(dataclasses.asdict(position.best))),
     }
     files.save_checkpoint(folder, jax.device_get(position.state), about)
-
-
-def _steps_after(iterations: int, steps: list[int]) -> int:
-    """Environment steps of the first iterations, sizes taking turns."""
-    whole, rest = divmod(iterations, len(steps))
-    return whole * sum(steps) + sum(steps[:rest])
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from ssmarl.nets.critic import CriticConfig
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.nets.team import Team
 from ssmarl.optim.update import Sharing
+from ssmarl.rl.foresight import Foresight
+from ssmarl.rl.pathwise import Pathwise
 from ssmarl.rl.score import Samples, Sight, surrogate
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
 from ssmarl.training.engine import iteration, on_devices
@@ -59,6 +61,31 @@ def test_every_variant_takes_a_step(change):
     assert float(metrics["kl"]) <= config.step.delta
     score = config.gradient == "score"
     assert np.isfinite(float(metrics["explained_reward"])) == score
+
+
+def test_what_images_are_measured_in_does_not_matter():
+    """Foreseen costs ten times as large, the same limit in contact-steps: the same step."""
+    env = ssmarl.make(
+        "navigation", 3, room=0.5, episode_length=10, constraints="collision=0.01", num_obstacles=2
+    )
+
+    def after_one_step(unit):
+        path = Pathwise(foresight=Foresight(unit=unit), longest=1e9)
+        config = dataclasses.replace(SMALL, environments=8, loose_start=0.0, path=path)
+        start = SSMARL.init(env, config, KEY)
+        step = jax.jit(
+            lambda state, keys: SSMARL.iterate(
+                env, config, state, jnp.float32(0.5), keys, KEY, Sharing()
+            )
+        )
+        state, metrics = step(start, jax.random.split(KEY, 8))
+        moved = jax.tree.map(lambda new, old: new - old, state.team, start.team)
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(moved)]), metrics
+
+    (one, metrics), (other, _) = after_one_step(0.5), after_one_step(0.05)
+    assert float(metrics["cost"]) > 0.01
+    assert float(metrics["constrained"]) + float(metrics["recovery"]) == 1
+    np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3 * np.abs(one).max())
 
 
 def samples(team, key=KEY):

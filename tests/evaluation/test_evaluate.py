@@ -66,6 +66,7 @@ def test_measures_equal_those_of_the_recorded_episode():
         assert float(episode.reach) == pytest.approx(arrived.mean())
         assert float(episode.safe) == pytest.approx(safe.mean())
         assert float(episode.safe_reach) == pytest.approx((safe & arrived).mean())
+        assert float(episode.distance) == pytest.approx(distance.mean())
 
 
 def test_batches_do_not_change_the_episodes():

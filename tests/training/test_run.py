@@ -224,6 +224,22 @@ def test_wrong_runs_are_refused_before_they_begin(whole, tmp_path):
     checkpoint.write_bytes(content)
 
 
+def test_without_its_extra_wandb_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ssmarl.InputError, match="extra"):
+        training.train(CONFIG, tmp_path / "run", wandb=True, quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_worlds_join_after_the_warm_up():
+    config = dataclasses.replace(CONFIG, num_obstacles=(1, 2, 3), steps=10 * 4 * 6)
+    assert config.turns() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    late = dataclasses.replace(config, warm_up=0.4)
+    assert late.turns() == [0, 0, 0, 0, 0, 1, 2, 0, 1, 2]
+    with pytest.raises(ssmarl.InputError, match="warm_up"):
+        dataclasses.replace(CONFIG, warm_up=1.5)
+
+
 def test_the_best_policy_is_within_the_limits_first():
     limits = (Constraint("collision", 1.0), Constraint("speed", 2.0))
 
