@@ -6,10 +6,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 .PHONY: run test test-slow lint bench format clean
 
 RUN := runs/navigation
+# 3 agents: first in the scenario's own world, then also in a smaller one, where agents meet, and in
+# a wide and crowded one, where ways are long. That is what teams of 96 need (docs/training.md).
+TRAIN := --num-agents 3 --num-obstacles 3 2 20 --room 1 0.75 1.8 --warm-up 0.25 --obstacle-slots 6 \
+	--cost-limit 0.5 --steps 2_400_000 --set path.detours=true path.foresight.pull=2.5
 
 run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on where it stopped
 	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \
-	else $(BIN)/ssmarl train --num-agents 3 --steps 1_000_000 --out $(RUN); fi
+	else $(BIN)/ssmarl train $(TRAIN) --out $(RUN); fi
 	$(BIN)/ssmarl eval $(RUN) --num-agents 3 6 12 24 48 96 --episodes 100 --json $(RUN)/eval.json
 	$(BIN)/ssmarl plot $(RUN) --out $(RUN)/plots/curves.png
 	$(BIN)/ssmarl render $(RUN) --num-agents 24 --out $(RUN)/videos/navigation-n24.gif

@@ -41,14 +41,22 @@ def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
     if config.in_one_step:
         shape = (1, pooled(env, config.cost_scope).limit.shape[0])
     members = None if config.share else env.world.num_agents
+    team = Team.create(team_key, config.actor, members)
+    gradient = None
+    if config.gradient_memory > 0:
+        gradient = jax.tree.map(
+            lambda leaf: jnp.zeros((shape[0], 1 + shape[1], *leaf.shape)),
+            team.member(jnp.zeros((), jnp.int32)),
+        )
     return Learner(
-        team=Team.create(team_key, config.actor, members),
+        team=team,
         values=(
             Values.create(value_key, costs, config.value) if config.gradient == "score" else None
         ),
         cost=jnp.zeros(shape),
         image=jnp.zeros(shape),
-        weight=jnp.zeros(()),
+        gradient=gradient,
+        done=jnp.zeros(()),
     )
 
 
