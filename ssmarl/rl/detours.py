@@ -84,7 +84,8 @@ def find_detours(world: World, state: WorldState, ways: Ways) -> Detours:
     free = jnp.zeros_like(blocked)
 
     def lengths(filled: Float[Array, "A G G"]) -> Float[Array, "A G G"]:
-        return _lengths(1 + (ways.slowness - 1) * filled, points, cell, state.target)
+        slowness = 1 + (ways.slowness - 1) * filled
+        return _lengths(slowness, points, cell, state.target, most=ways.slowness)
 
     open_way, moving, parked = jax.vmap(lengths)(
         jnp.stack([free, free + obstacles, jnp.maximum(blocked, obstacles)])
@@ -100,12 +101,13 @@ def _lengths(
     points: Float[Array, "G G 2"],
     cell: float,
     target: Float[Array, "A 2"],
+    most: float,
 ) -> Float[Array, "A G G"]:
     """The eikonal equation by Godunov's scheme, all cells at once until all are reached."""
     straight = length(points - target[:, None, None])
     source = straight <= 1.5 * cell
     # From above: no way is longer than the straight one through obstacles all along.
-    start = jnp.where(source, straight, slowness.max() * straight)
+    start = jnp.where(source, straight, most * straight)
     step = slowness * cell
 
     def sweep(_: Count | int, u: Float[Array, "A G G"]) -> Float[Array, "A G G"]:
@@ -117,5 +119,5 @@ def _lengths(
         new = jnp.minimum(a, b) + 0.5 * (apart + jnp.sqrt(2 * step**2 - apart**2))
         return jnp.where(source, start, jnp.minimum(u, new))
 
-    sweeps = 5 * slowness.shape[-1] // 4
-    return jax.lax.fori_loop(0, sweeps, sweep, start)
+    # A sweep carries lengths one cell along an axis: across and down is the farthest.
+    return jax.lax.fori_loop(0, 2 * slowness.shape[-1], sweep, start)

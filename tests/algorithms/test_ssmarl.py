@@ -85,7 +85,7 @@ def test_what_images_are_measured_in_does_not_matter():
     (one, metrics), (other, _) = after_one_step(0.5), after_one_step(0.05)
     assert float(metrics["cost"]) > 0.01
     assert float(metrics["constrained"]) + float(metrics["recovery"]) == 1
-    np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3 * np.abs(one).max())
+    np.testing.assert_allclose(one, other, atol=0.02 * np.abs(one).max())
 
 
 def samples(team, key=KEY):

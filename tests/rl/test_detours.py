@@ -12,9 +12,10 @@ import ssmarl
 from ssmarl.rl.detours import Ways, find_detours
 
 KEY = jax.random.key(0)
+FINE = Ways(cell=0.1, most_cells=56)
 
 
-def detours_of(layout, ways=Ways()):
+def detours_of(layout, ways=FINE):
     env = ssmarl.make(layout={"side": 4} | layout)
     state = env.reset(KEY)
     return env, state, jax.jit(lambda state: find_detours(env.world, state, ways))(state)
@@ -39,7 +40,7 @@ def test_round_one_disc_it_is_tangents_and_an_arc():
     radius = 0.5 + 0.1  # the agent's centre goes round
     arc = math.pi - 2 * math.acos(radius)
     expected = 2 * math.sqrt(1 - radius**2) + radius * arc - 2
-    assert abs(float(extra_at(detours, (-1, 0))[0]) - expected) < 0.1
+    assert abs(float(extra_at(detours, (-1, 0))[0]) - expected) < 0.12
     assert float(extra_at(detours, (-1, 1.5))[0]) < 0.02  # nothing in the way
 
 
@@ -82,7 +83,7 @@ def test_an_agent_detours_only_where_another_has_arrived():
 def test_lengths_agree_with_a_shortest_path_search():
     """Dijkstra on a grid with 32 directions, random worlds."""
     env = ssmarl.make("navigation", 2, num_obstacles=8)
-    ways = Ways()
+    ways = FINE
     solve = jax.jit(lambda state: find_detours(env.world, state, ways))
     at = jax.jit(jax.vmap(extra_at, in_axes=(None, 0)))
     for seed in range(3):
