@@ -16,8 +16,6 @@ from ssmarl.world.neighbours import DENSE_UP_TO, Grid, pairs_in_cells
 from ssmarl.world.placement import uniform
 
 ENOUGH = 64
-# Distances that round differently in two kernels are what these searches must withstand.
-pytestmark = pytest.mark.usefixtures("optimised")
 
 
 def random_state(env, seed, squeeze):
