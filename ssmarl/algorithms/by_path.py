@@ -1,6 +1,5 @@
 """SS-MARL's update through the world: smooth images of reward and costs, constrained steps."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -8,7 +7,7 @@ from jaxtyping import Array, Float
 from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig, track
 from ssmarl.algorithms.scope import Scope, alone, pooled
 from ssmarl.nets.actor import Actor
-from ssmarl.optim.update import Report, Sharing, Tree, constrained_update
+from ssmarl.optim.update import Report, Sharing, constrained_update
 from ssmarl.rl.chunks import chunk_length, first_of_chunks, in_chunks, some_of
 from ssmarl.rl.pathwise import Imagined, imagine
 from ssmarl.rl.score import Sight
@@ -46,7 +45,8 @@ def update(
         scopes = jax.vmap(lambda agent: alone(env, agent))(order)
         learner, (outcomes, reports) = jax.lax.scan(turn, learner, (scopes, order))
         outcome = jax.tree.map(lambda leaf: leaf[0], outcomes)
-    learner = eqx.tree_at(lambda learner: learner.done, learner, learner.done + 1)
+    weight = config.cost_memory * learner.weight + 1 - config.cost_memory
+    learner = Learner(learner.team, None, learner.cost, learner.image, weight)
     explained = jnp.full(1 + len(env.constraints), jnp.nan)
     return Progress(learner, outcome, reports, explained)
 
@@ -80,22 +80,15 @@ def _step(
         (seen.outcome.cost, seen.cost),
     )
     cost, image = jax.tree.map(
-        lambda old, new: track(config.cost_memory, learner, old[agent], new),
-        (learner.cost, learner.image),
+        lambda old, new: track(config, learner, old, new),
+        (learner.cost[agent], learner.image[agent]),
         newest,
     )
     # The images' costs are not contact-steps. Relative changes are taken to agree: a step that
     # halves what is foreseen halves the cost. So violations are brought to the images' units.
     exchange = jnp.clip(image / jnp.maximum(cost, 1e-6), 1e-3, 1e3)
     sight = _sight(env, config, seen, sample_key)
-
-    def recall(newest: Tree) -> Tree:
-        if config.gradient_memory == 0:
-            return newest
-        old = jax.tree.map(lambda leaf: leaf[agent], learner.gradient)
-        return track(config.gradient_memory, learner, old, newest)
-
-    actor, report, gradient = constrained_update(
+    actor, report = constrained_update(
         team.member(agent),
         (here, pull),
         lambda actor: objective(actor)[0],
@@ -105,7 +98,6 @@ def _step(
         config.step,
         steps=steps,
         calm=now.calm,
-        recall=recall,
         sharing=sharing,
     )
     updated = Learner(
@@ -113,10 +105,7 @@ def _step(
         values=None,
         cost=learner.cost.at[agent].set(cost),
         image=learner.image.at[agent].set(image),
-        gradient=jax.tree.map(lambda old, new: old.at[agent].set(new), learner.gradient, gradient)
-        if config.gradient_memory > 0
-        else None,
-        done=learner.done,
+        weight=learner.weight,
     )
     return updated, seen, report
 

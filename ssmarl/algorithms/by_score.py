@@ -1,6 +1,5 @@
 """SS-MARL's update from what happened: critics, advantages, surrogates, constrained steps."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -48,15 +47,16 @@ def update(
     team, reports = _steps(env, config, learner, samples, now, order_key, sample_key, sharing)
     values = fit(critics, graph, traces, returns, fit_key, config.value, length, sharing)
     explained = explained_variance(value[:, :-1], returns, sharing)
-    learner = Learner(team, values, learner.cost, learner.image, None, learner.done + 1)
+    learner = Learner(team, values, learner.cost, learner.image, learner.weight)
     return Progress(learner, rollout.outcome, reports, explained)
 
 
 def _track(env: Env, config: SsmarlConfig, learner: Learner, cost: Float[Array, "A C"]) -> Learner:
     """The running means of costs with the newest episodes taken in."""
     newest = pooled(env, config.cost_scope).rows(cost)[None] if config.in_one_step else cost
-    tracked = track(config.cost_memory, learner, learner.cost, newest)
-    return eqx.tree_at(lambda learner: learner.cost, learner, tracked)
+    tracked = jax.vmap(lambda old, new: track(config, learner, old, new))(learner.cost, newest)
+    weight = config.cost_memory * learner.weight + 1 - config.cost_memory
+    return Learner(learner.team, learner.values, tracked, learner.image, weight)
 
 
 def _advantages(
@@ -179,7 +179,7 @@ def _step(
     def objective(actor: Actor) -> Float[Array, "P R"]:
         return surrogate(samples, actor, factor, who, parts)
 
-    actor, report, _ = constrained_update(
+    return constrained_update(
         actor,
         jax.vjp(objective, actor),
         objective,
@@ -191,4 +191,3 @@ def _step(
         calm=now.calm,
         sharing=sharing,
     )
-    return actor, report

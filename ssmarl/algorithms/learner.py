@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -15,7 +14,7 @@ from ssmarl.nets.critic import CriticConfig
 from ssmarl.nets.encoding import Encoding
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.nets.team import Team
-from ssmarl.optim.update import Report, StepConfig, Tree
+from ssmarl.optim.update import Report, StepConfig
 from ssmarl.rl.pathwise import Pathwise
 from ssmarl.rl.values import ValueConfig, Values
 from ssmarl.world.env import Outcome
@@ -61,9 +60,6 @@ class SsmarlConfig:
     fast, small ones settle."""
     cost_memory: float = 0.8
     """How much of the old estimate of episode costs is kept an iteration; 0: only the newest."""
-    gradient_memory: float = 0.0
-    """How much of the old mean gradients is kept an iteration (`pathwise`): less noise, for small
-    steps; 0: only the newest."""
     actor: ActorConfig = ActorConfig(
         graph=GraphNetConfig(widths=(32, 64)), log_std=-1.5, least_std=0.15
     )
@@ -83,7 +79,6 @@ class SsmarlConfig:
             ("haste", 0, 1),
             ("calm", 1e-6, 1),
             ("cost_memory", 0, 0.9999),
-            ("gradient_memory", 0, 0.9999),
         ):
             if not low <= getattr(self, name) <= high:
                 value = getattr(self, name)
@@ -130,10 +125,8 @@ class Learner(eqx.Module):
     """Running means of episode costs: of the pooled rows, or of each agent's own."""
     image: Float[Array, "turns rows"]
     """Running means of their smooth images, summed over an episode alike."""
-    gradient: Tree
-    """Running means of the gradients of reward and costs [turns, R, …]; None without memory."""
-    done: Float[Array, ""]
-    """Iterations that those means hold."""
+    weight: Float[Array, ""]
+    """How much of those means is data yet: 1 in the long run."""
 
 
 class Schedule(eqx.Module):
@@ -166,8 +159,12 @@ class Progress(eqx.Module):
     """Share of the variance of returns that each critic explains; NaN without critics."""
 
 
-def track(memory: float, learner: Learner, old: Tree, newest: Tree) -> Tree:
-    """Running means with the newest values taken in; right from the first value on."""
-    keep = memory * (1 - memory**learner.done)
-    share = (1 - memory) / (keep + 1 - memory)
-    return jax.tree.map(lambda old, new: (1 - share) * old + share * new, old, newest)
+def track(
+    config: SsmarlConfig,
+    learner: Learner,
+    old: Float[Array, " rows"],
+    newest: Float[Array, " rows"],
+) -> Float[Array, " rows"]:
+    """A running mean with the newest value taken in; right from the first value on."""
+    keep = config.cost_memory * learner.weight
+    return (keep * old + (1 - config.cost_memory) * newest) / (keep + 1 - config.cost_memory)

@@ -21,6 +21,7 @@ from ssmarl.algorithms import by_path, by_score
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
 from ssmarl.algorithms.learner import PRESETS, Learner, Progress, Schedule, SsmarlConfig, schedule
 from ssmarl.algorithms.scope import pooled
+from ssmarl.errors import InputError
 from ssmarl.nets.team import Team
 from ssmarl.optim.step import Case
 from ssmarl.optim.update import Sharing
@@ -37,26 +38,23 @@ def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
     if config.gradient == "pathwise":
         for constraint in env.constraints:
             image_of(constraint)
+        if config.path.detours and env.scenario.goal_edges != "target":
+            raise InputError(
+                f"path.detours: the targets of {env.scenario.name} move with the team, "
+                "and ways are found once an episode"
+            )
     shape = (env.world.num_agents, costs)
     if config.in_one_step:
         shape = (1, pooled(env, config.cost_scope).limit.shape[0])
     members = None if config.share else env.world.num_agents
-    team = Team.create(team_key, config.actor, members)
-    gradient = None
-    if config.gradient_memory > 0:
-        gradient = jax.tree.map(
-            lambda leaf: jnp.zeros((shape[0], 1 + shape[1], *leaf.shape)),
-            team.member(jnp.zeros((), jnp.int32)),
-        )
     return Learner(
-        team=team,
+        team=Team.create(team_key, config.actor, members),
         values=(
             Values.create(value_key, costs, config.value) if config.gradient == "score" else None
         ),
         cost=jnp.zeros(shape),
         image=jnp.zeros(shape),
-        gradient=gradient,
-        done=jnp.zeros(()),
+        weight=jnp.zeros(()),
     )
 
 

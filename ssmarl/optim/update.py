@@ -82,9 +82,8 @@ def constrained_update(
     *,
     steps: int = 1,
     calm: Scalar | float = 1.0,
-    recall: Callable[[Tree], Tree] = lambda rows: rows,
     sharing: Sharing = Sharing(),
-) -> tuple[Tree, Report, Tree]:
+) -> tuple[Tree, Report]:
     """New parameters, or the old ones where nothing acceptable was found.
 
     Args:
@@ -98,16 +97,12 @@ def constrained_update(
         config: the trust region.
         steps: of an episode: β weighs violations of whole episodes, c_j is one step's.
         calm: share of the trust region's radius to use.
-        recall: the gradients to use, given the newest: those, or a running mean with them.
         sharing: how devices join their data.
-
-    Returns:
-        the parameters, how it went, and the gradients used.
     """
     here, pull = linear
     gradients = _gradients(pull, here.shape, sharing)
     agreement, transfer = _agreement(gradients)
-    rows = recall(jax.tree.map(lambda leaf: leaf.mean(axis=0), gradients))
+    rows = jax.tree.map(lambda leaf: leaf.mean(axis=0), gradients)
     before = sharing.mean(here.mean(axis=0))
 
     local = fisher_product(policy, params, weight, config.damping)
@@ -143,7 +138,7 @@ def constrained_update(
     )
     finite = jnp.isfinite(products).all() & jnp.isfinite(violation).all()
     chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), chosen, params)
-    return chosen, Report(step, search, finite, agreement, transfer), rows
+    return chosen, Report(step, search, finite, agreement, transfer)
 
 
 def _gradients(pull: Callable, shape: tuple[int, ...], sharing: Sharing) -> Tree:

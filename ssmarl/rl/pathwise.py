@@ -46,6 +46,7 @@ class Pathwise:
     detours: bool = False
     """Distances to targets are those of free ways, not straight. For targets that stay."""
     ways: Ways = Ways()
+    """How those ways are found."""
 
 
 class Imagined(eqx.Module):

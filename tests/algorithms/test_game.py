@@ -103,7 +103,7 @@ def test_units_one_step_from_beyond_the_limit_lands_on_it():
             StepConfig(delta=0.05, damping=0.0),
         )
 
-    new, report, _ = update(action, advantage)
+    new, report = update(action, advantage)
     assert int(report.step.case) == Case.CONSTRAINED
     assert bool(report.search.accepted)
     assert float(STEPS * (1 + new[0])) == pytest.approx(limit, abs=0.2)

@@ -63,6 +63,12 @@ def test_every_variant_takes_a_step(change):
     assert np.isfinite(float(metrics["explained_reward"])) == score
 
 
+def test_detours_need_targets_that_stay():
+    config = dataclasses.replace(SMALL, path=Pathwise(detours=True))
+    with pytest.raises(ssmarl.InputError, match="detours"):
+        SSMARL.init(ssmarl.make("formation", 3), config, KEY)
+
+
 def test_what_images_are_measured_in_does_not_matter():
     """Foreseen costs ten times as large, the same limit in contact-steps: the same step."""
     env = ssmarl.make(
