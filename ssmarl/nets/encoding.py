@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.world.geometry import direction, length
+from ssmarl.world.geometry import closest_approach, direction, length
 from ssmarl.world.graph import Edges
 
 
@@ -26,12 +26,17 @@ class Encoding:
     """Longest goal vector, in metres: far goals look like nearer ones in the same direction."""
     bumps: tuple[float, ...] = (0.2, 0.4, 0.8)
     """Widths of the bumps exp(−(d/w)²), in metres."""
+    ahead: float | None = None
+    """Add the closest approach that present velocities lead to within this many seconds: when, and
+    the offset then, felt as the present one. Whether two bodies will meet is a quotient of products
+    of position and velocity, which small networks are bad at; None: leave it to them."""
 
     @property
     def size(self) -> int:
         """Numbers per edge."""
-        rich = 2 + 2 * len(self.bumps) + len(self.bumps) if self.rich else 0
-        return 4 + rich + int(self.radius)
+        felt = 2 + 3 * len(self.bumps)
+        ahead = 3 + felt if self.ahead is not None else 0
+        return 4 + felt * int(self.rich) + ahead + int(self.radius)
 
 
 def encode(encoding: Encoding, edges: Edges, *, goals: bool) -> Float[Array, "A K F"]:
@@ -42,14 +47,19 @@ def encode(encoding: Encoding, edges: Edges, *, goals: bool) -> Float[Array, "A 
         position = position * jnp.minimum(1.0, encoding.goal_bound / jnp.maximum(far, 1e-6))
     parts = [position, velocity]
     if encoding.rich:
-        distance = length(position)[..., None]
-        bumps = jnp.exp(-((distance / jnp.asarray(encoding.bumps)) ** 2))
-        unit = direction(position)
-        felt = (unit[..., None, :] * bumps[..., None]).reshape(
-            *bumps.shape[:-1], 2 * len(encoding.bumps)
-        )
-        parts += [unit, bumps, felt]
+        parts += _felt(encoding, position)
+    if encoding.ahead is not None:
+        when, then = closest_approach(position, velocity, encoding.ahead)
+        parts += [when[..., None] / encoding.ahead, then, *_felt(encoding, then)]
     if encoding.radius:
         parts.append(10 * edges.radius[..., None])
     features = jnp.concatenate(parts, axis=-1)
     return jnp.where(edges.mask[..., None], features, 0.0)
+
+
+def _felt(encoding: Encoding, offset: Float[Array, "A K 2"]) -> list[Float[Array, "A K _"]]:
+    """Unit direction, bumps of the distance, and the direction at the height of each bump."""
+    bumps = jnp.exp(-((length(offset)[..., None] / jnp.asarray(encoding.bumps)) ** 2))
+    unit = direction(offset)
+    felt = (unit[..., None, :] * bumps[..., None]).reshape(*bumps.shape[:-1], 2 * bumps.shape[-1])
+    return [unit, bumps, felt]

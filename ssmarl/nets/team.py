@@ -26,10 +26,14 @@ class Team(eqx.Module):
     @staticmethod
     def create(key: Key, config: ActorConfig, members: int | None = None) -> "Team":
         """Untrained; members start alike or different like their keys."""
-        if members is None:
-            return Team(Actor(key, config), None)
-        build = eqx.filter_vmap(lambda key: Actor(key, config))
-        return Team(build(jax.random.split(key, members)), members)
+
+        @jax.jit  # operation by operation this takes seconds
+        def build(key: Key) -> Actor:
+            if members is None:
+                return Actor(key, config)
+            return jax.vmap(lambda key: Actor(key, config))(jax.random.split(key, members))
+
+        return Team(build(key), members)
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""

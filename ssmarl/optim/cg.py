@@ -1,7 +1,6 @@
-"""Conjugate gradients for several right-hand sides at once, over any pytree."""
+"""Conjugate gradients for several right-hand sides at once."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +8,14 @@ from jaxtyping import Array, Float
 
 from ssmarl.types import Count
 
-Tree = Any
+Vector = Float[Array, " N"]
+Rows = Float[Array, "R N"]
 
 
 def conjugate_gradient(
-    product: Callable[[Tree], Tree], right: Tree, iterations: int, tolerance: float = 1e-10
-) -> Tree:
-    """X ≈ H⁻¹b for every b of `right` (leading axis), with H given by its product H·x.
+    product: Callable[[Vector], Vector], right: Rows, iterations: int, tolerance: float = 1e-10
+) -> Rows:
+    """X ≈ H⁻¹b for every row b of `right`, with H given by its product H·x.
 
     A right-hand side whose residual has fallen below `tolerance` times its own size rests while
     the others go on; a zero one has the answer zero.
@@ -29,27 +29,19 @@ def conjugate_gradient(
         curved = many(direction)
         curvature = dot(direction, curved)
         active &= curvature > 0
-        alpha = jnp.where(active, size / jnp.where(active, curvature, 1.0), 0.0)
-        x = add(x, alpha, direction)
-        residual = add(residual, -alpha, curved)
+        alpha = jnp.where(active, size / jnp.where(active, curvature, 1.0), 0.0)[:, None]
+        x = x + alpha * direction
+        residual = residual - alpha * curved
         new_size = dot(residual, residual)
-        beta = jnp.where(active, new_size / jnp.where(active, size, 1.0), 0.0)
-        direction = add(residual, beta, direction)
+        beta = jnp.where(active, new_size / jnp.where(active, size, 1.0), 0.0)[:, None]
+        direction = residual + beta * direction
         return x, residual, direction, jnp.where(active, new_size, size)
 
-    zero = jax.tree.map(jnp.zeros_like, right)
-    x, *_ = jax.lax.fori_loop(0, iterations, iterate, (zero, right, right, dot(right, right)))
+    start = (jnp.zeros_like(right), right, right, dot(right, right))
+    x, *_ = jax.lax.fori_loop(0, iterations, iterate, start)
     return x
 
 
-def dot(a: Tree, b: Tree) -> Float[Array, " R"]:
-    """Inner products along the leading axis of both trees."""
-    products = jax.tree.map(lambda x, y: (x * y).reshape(x.shape[0], -1).sum(axis=1), a, b)
-    return sum(jax.tree.leaves(products), start=jnp.zeros(()))
-
-
-def add(a: Tree, factor: Float[Array, " R"], b: Tree) -> Tree:
-    """A + factor·b, one factor per leading index."""
-    return jax.tree.map(
-        lambda x, y: x + factor.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype) * y, a, b
-    )
+def dot(a: Rows, b: Rows) -> Float[Array, " R"]:
+    """Inner products of corresponding rows."""
+    return (a * b).sum(axis=1)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from ssmarl.errors import InputError
 from ssmarl.world.constraints import Constraint
 from ssmarl.world.env import Env
-from ssmarl.world.geometry import length
+from ssmarl.world.geometry import closest_approach, length
 from ssmarl.world.near import agent_radii
 from ssmarl.world.neighbours import Pairs
 from ssmarl.world.state import World, WorldState
@@ -44,6 +44,14 @@ class Foresight:
     pull: float = 1.0
     """Reward a step for every metre nearer to the target. Gradients fade over some 20 steps, so 1,
     the reward's own, says too little of how good it is to arrive early from far away."""
+    impatience: float = 0.0
+    """By how many times the pull grows on an agent that is stuck: what blocks its way for good
+    costs it the rest of the episode, not just the next steps."""
+    patience: float = 1.5
+    """Time over which velocities are averaged to see whether an agent is stuck, in seconds."""
+    stuck: float = 0.3
+    """Length of that mean, in metres a second, below which an agent away from its target begins to
+    count as stuck."""
     bonus: tuple[tuple[float, float], ...] = ((6.0, 0.1), (4.0, 0.03))
     """(height, width in metres) of smooth bumps at the target in place of the reward's jump."""
 
@@ -53,12 +61,27 @@ Image = Callable[..., Float[Array, " A"]]
 
 
 def smooth_reward(
-    state: WorldState, foresight: Foresight, extra: Float[Array, " A"] | float = 0.0
+    state: WorldState,
+    foresight: Foresight,
+    extra: Float[Array, " A"] | float = 0.0,
+    urgency: Float[Array, " A"] | float = 1.0,
 ) -> Float[Array, " A"]:
     """Minus the distance to the target and what a detour adds to it, plus bumps round it."""
     straight = length(state.position - stop_gradient(state.target))
     bumps = [height * jnp.exp(-((straight / width) ** 2)) for height, width in foresight.bonus]
-    return sum(bumps, start=-foresight.pull * (straight + extra))
+    return sum(bumps, start=-foresight.pull * urgency * (straight + extra))
+
+
+def urgency(
+    state: WorldState, drift: Float[Array, "A 2"], foresight: Foresight
+) -> Float[Array, " A"]:
+    """How many times harder than usual each agent is pulled; `drift`: its mean velocity of late.
+
+    The mean of velocities, not of speeds: a jittering agent is stuck too.
+    """
+    slow = jax.nn.relu(1 - length(drift) / foresight.stuck)
+    away = length(state.position - state.target) > foresight.near_goal / 2
+    return 1 + foresight.impatience * stop_gradient(slow * away)
 
 
 def smooth_costs(
@@ -181,12 +204,9 @@ def _foresee(
     position, velocity, radius = entities
     offset = pairs.other(position) - pairs.own(state.position)
     drift = pairs.other(velocity) - pairs.own(state.velocity)
-    # |offset + t·drift| is least at t = −offset·drift / |drift|².
-    speed = (drift**2).sum(axis=-1)
-    ahead = -(offset * drift).sum(axis=-1) / (speed + 1e-3)
-    ahead = jnp.clip(ahead, 0.0, foresight.horizon)
+    ahead, then = closest_approach(offset, drift, foresight.horizon)
     touch = world.agent_radius + pairs.other(radius) + margin
-    gap = length(offset + ahead[..., None] * drift) - touch
+    gap = length(then) - touch
     away = length(state.position - stop_gradient(state.target)) / foresight.near_goal
     wanted = foresight.margin * pairs.own(jnp.minimum(away, 1.0))
     missing = jax.nn.relu(wanted - gap) / foresight.unit * (1 - ahead / foresight.horizon)

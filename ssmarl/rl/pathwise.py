@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from ssmarl.nets.layers import Memory
 from ssmarl.nets.team import Team
 from ssmarl.rl.detours import Ways, find_detours
-from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward
+from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward, urgency
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.physics import applied_action
@@ -75,9 +75,11 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
     """
     start_key, noise_key = jax.random.split(key)
     most = config.longest * weight
+    look = config.foresight
+    newest = min(1.0, env.world.dt / look.patience)
 
     def step(carry: tuple, key: Key) -> tuple:
-        state, memory = carry
+        state, memory, drift = carry
         state = dataclasses.replace(
             state,
             position=bounded(config.keep, most, state.position),
@@ -92,10 +94,13 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
             outcome=outcome,
             state=state,
             memory=memory,
-            reward=smooth_reward(new_state, config.foresight, extra(new_state)),
-            cost=smooth_costs(env, new_state, applied, config.foresight),
+            reward=smooth_reward(
+                new_state, look, extra(new_state), urgency(new_state, drift, look)
+            ),
+            cost=smooth_costs(env, new_state, applied, look),
         )
-        return (new_state, new_memory), seen
+        drift = drift + newest * (stop_gradient(new_state.velocity) - drift)
+        return (new_state, new_memory, drift), seen
 
     state = env.reset(start_key)
     detours = find_detours(env.world, state, config.ways) if config.detours else None
@@ -104,7 +109,8 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
         return 0.0 if detours is None else detours.extra(env.world, state)
 
     keys = jax.random.split(noise_key, env.world.episode_length)
-    _, seen = jax.lax.scan(step, (state, team.blank(env.world.num_agents)), keys)
+    drift = jnp.ones_like(state.velocity)  # nobody is stuck at the start
+    _, seen = jax.lax.scan(step, (state, team.blank(env.world.num_agents), drift), keys)
     return seen
 
 

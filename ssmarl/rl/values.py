@@ -59,10 +59,16 @@ class Values(eqx.Module):
     @staticmethod
     def create(key: Key, costs: int, config: ValueConfig) -> "Values":
         """Untrained."""
-        keys = jax.random.split(key)
-        reward, cost = Critic(keys[0], 1, config.critic), Critic(keys[1], costs, config.critic)
-        critics: Tree = (reward, cost)
-        return Values(reward, cost, Normaliser.blank(1 + costs), config.optimiser().init(critics))
+
+        @jax.jit  # operation by operation this takes seconds
+        def build(key: Key) -> tuple[Critic, Critic]:
+            keys = jax.random.split(key)
+            return Critic(keys[0], 1, config.critic), Critic(keys[1], costs, config.critic)
+
+        critics: Tree = build(key)
+        return Values(
+            critics[0], critics[1], Normaliser.blank(1 + costs), config.optimiser().init(critics)
+        )
 
     def unroll(self, graph: Graph) -> tuple[Float[Array, "T A S"], tuple[Memory, Memory]]:
         """Values of one episode in the signals' own units, reward first; the critics' memories."""

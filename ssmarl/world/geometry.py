@@ -3,6 +3,9 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+SLOW = 1e-3
+"""Squared speed that makes no difference, in m²/s²: approaches at rest stay finite."""
+
 
 def length(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:
     """Euclidean length; at zero its gradient is zero instead of NaN. NaN stays NaN."""
@@ -21,6 +24,18 @@ def direction(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape 2"]:
     """Unit vector; the zero vector has direction zero."""
     norm = length(vector)
     return vector / jnp.where(norm == 0, 1.0, norm)[..., None]
+
+
+def closest_approach(
+    offset: Float[Array, "*shape 2"], drift: Float[Array, "*shape 2"], horizon: float
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape 2"]]:
+    """When within the horizon a body at `offset`, moving at `drift`, is nearest; its offset then.
+
+    |offset + t·drift| is least at t = −offset·drift / |drift|².
+    """
+    when = -(offset * drift).sum(axis=-1) / (squared_length(drift) + SLOW)
+    when = jnp.clip(when, 0.0, horizon)
+    return when, offset + when[..., None] * drift
 
 
 def polar_angle(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape"]:

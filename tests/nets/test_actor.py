@@ -10,9 +10,10 @@ import pytest
 
 import ssmarl
 from ssmarl.nets.actor import Actor, ActorConfig, Gaussian, kl_divergence
-from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.encoding import Encoding, encode
 from ssmarl.nets.layers import LSTM, Memory
 from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.world.graph import Edges
 
 KEY = jax.random.key(0)
 ACTOR = Actor(KEY)
@@ -119,6 +120,25 @@ def test_the_rich_encoding_feels_left_from_right():
     rich, raw = difference(Encoding()), difference(Encoding(rich=False, radius=False))
     assert rich > 0.05
     assert rich > 1.5 * raw
+
+
+def test_with_ahead_the_encoding_tells_who_will_be_met():
+    """Two that come nearer equally fast, one to meet, one to miss: only in the bumps of the closest
+    approach do they differ by much, and those are as computed by hand."""
+    encoding = Encoding(ahead=0.8)
+    feature = jnp.array([[[0.6, 0.0, -1.0, 0.0], [0.6, 0.0, -1.0, 1.0]]])
+    edges = Edges(feature, jnp.zeros((1, 2), int), jnp.full((1, 2), 0.1), jnp.ones((1, 2), bool))
+    met, missed = np.asarray(encode(encoding, edges, goals=False))[0]
+    assert met.shape == (encoding.size,)
+    bumps = slice(4 + 11 + 3 + 2, 4 + 11 + 3 + 2 + 3)
+    np.testing.assert_allclose(met[bumps], 1.0, atol=1e-3)
+    # Nearest after 0.3 s, 0.3·√2 m away.
+    np.testing.assert_allclose(missed[4 + 11], 0.3 / 0.8, atol=1e-3)
+    np.testing.assert_allclose(missed[4 + 12 : 4 + 14], [0.3, 0.3], atol=1e-3)
+    expected = np.exp(-2 * (0.3 / np.array(encoding.bumps)) ** 2)
+    np.testing.assert_allclose(missed[bumps], expected, atol=1e-3)
+    plain = encode(Encoding(), edges, goals=False)
+    np.testing.assert_array_equal(plain[..., :15], np.stack([met, missed])[None, :, :15])
 
 
 def test_far_goals_look_like_nearer_ones_in_the_same_direction():

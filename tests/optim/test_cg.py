@@ -1,4 +1,4 @@
-"""Conjugate gradients against a dense solve, over trees and several right-hand sides."""
+"""Conjugate gradients against a dense solve, for several right-hand sides."""
 
 import jax
 import jax.numpy as jnp
@@ -7,27 +7,16 @@ import numpy as np
 from ssmarl.optim.cg import conjugate_gradient
 
 
-def tree(rows):
-    return {"a": rows[..., :4].reshape(*rows.shape[:-1], 2, 2), "b": rows[..., 4:]}
-
-
-def flat(tree):
-    a = tree["a"].reshape(*tree["a"].shape[:-2], 4)
-    return jnp.concatenate([a, tree["b"]], axis=-1)
-
-
 def test_all_right_hand_sides_at_once():
     rng = np.random.default_rng(0)
     root = rng.normal(size=(9, 9))
     H = jnp.asarray(root @ root.T + 0.1 * np.eye(9))
     right = jnp.asarray(rng.normal(size=(3, 9)) * np.array([[1.0], [1e3], [0.0]]))
-    solution = jax.jit(
-        lambda right: conjugate_gradient(lambda x: tree(flat(x) @ H), right, 40, 1e-7)
-    )(tree(right))
+    solution = jax.jit(lambda right: conjugate_gradient(lambda x: x @ H, right, 40, 1e-7))(right)
     expected = np.linalg.solve(np.asarray(H), np.asarray(right).T).T
     size = np.abs(expected).max(axis=1, keepdims=True) + 1e-9
-    np.testing.assert_allclose(flat(solution) / size, expected / size, atol=2e-3)
-    assert not np.asarray(flat(solution))[2].any()
+    np.testing.assert_allclose(solution / size, expected / size, atol=2e-3)
+    assert not np.asarray(solution)[2].any()
 
 
 def test_few_iterations_already_descend():
@@ -38,7 +27,7 @@ def test_few_iterations_already_descend():
     b = jnp.asarray(rng.normal(size=(1, 9)))
     last = 0.0
     for iterations in range(1, 6):
-        x = flat(conjugate_gradient(lambda x: tree(flat(x) @ H), tree(b), iterations))[0]
+        x = conjugate_gradient(lambda x: x @ H, b, iterations)[0]
         value = float(0.5 * x @ H @ x - b[0] @ x)
         assert value < last
         last = value

@@ -13,7 +13,7 @@ import pytest
 import ssmarl
 from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.team import Team
-from ssmarl.rl.foresight import IMAGES, Foresight, collision, smooth_reward
+from ssmarl.rl.foresight import IMAGES, Foresight, collision, smooth_reward, urgency
 from ssmarl.rl.pathwise import Pathwise, bounded, imagine, straight_through
 from ssmarl.world.constraints import CONSTRAINTS
 
@@ -118,6 +118,36 @@ def test_the_smooth_reward_rises_all_the_way_to_the_target():
         for d in distances
     ]
     assert (np.diff(values) < 0).all()
+
+
+def test_only_the_stuck_are_pulled_harder():
+    """By hand: at rest on average, half as slow as counts, under way, and parked at the target."""
+    env = ssmarl.make("navigation", 4, num_obstacles=0)
+    state = env.reset(KEY)
+    near = state.target[3] + jnp.array([0.05, 0.0])
+    state = dataclasses.replace(state, position=state.position.at[3].set(near))
+    drift = jnp.array([[0.0, 0.0], [0.15, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    foresight = Foresight(impatience=4.0, stuck=0.3)
+    np.testing.assert_allclose(urgency(state, drift, foresight), [5, 3, 1, 1], rtol=1e-5)
+    np.testing.assert_array_equal(urgency(state, drift, Foresight()), 1.0)
+
+
+def test_an_agent_that_jitters_on_the_spot_becomes_impatient():
+    """Reward with impatience falls below that without as soon as mean velocities have faded."""
+    layout = {"agents": [[0, 0]], "goals": [[1.5, 0]], "side": 4}
+    env = ssmarl.make(layout=layout, episode_length=40)
+    team = Team.create(KEY, ActorConfig(log_std=-9.0))
+    still = jax.tree.map(jnp.zeros_like, team.actor.mean)
+    team = eqx.tree_at(lambda team: team.actor.mean, team, still)
+
+    def rewards(impatience):
+        config = Pathwise(foresight=Foresight(impatience=impatience, patience=1.5, stuck=0.3))
+        return np.asarray(jax.jit(lambda: imagine(env, team, KEY, config, 1.0).reward)())[:, 0]
+
+    ratio = rewards(2.0) / rewards(0.0)
+    drift = 2**0.5 * (1 - 0.1 / 1.5) ** np.arange(40)
+    np.testing.assert_allclose(ratio, 1 + 2 * np.maximum(1 - drift / 0.3, 0), rtol=1e-2)
+    assert ratio[-1] > 2
 
 
 @pytest.mark.parametrize("method", ["dense", "grid"])
