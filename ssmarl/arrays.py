@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,7 +51,7 @@ def read_about(path: Path) -> Json:
 
 
 def load_tree(path: Path, like: Tree) -> Tree:
-    """The tree of `like` with the file's arrays in the place of its own."""
+    """The tree of `like` (arrays, or their shapes alone) with the file's arrays in their place."""
     try:
         with safe_open(path, framework="numpy") as file:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -67,12 +66,11 @@ def load_tree(path: Path, like: Tree) -> Tree:
             raise InputError(
                 f"{path}: {name} has shape {stored[name].shape}, {leaf.shape} is needed"
             )
-    arrays, static = eqx.partition(like, eqx.is_array)
     leaves = [jnp.asarray(stored[name]) for name in expected]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), static)
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def _named(tree: Any) -> dict[str, Any]:
-    """Array leaves by path, in the order of the tree."""
-    pairs = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+    """Leaves by path, in the order of the tree."""
+    pairs = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in pairs}

@@ -69,6 +69,10 @@ class Policy(eqx.Module):
         policy, memory = self.team(graph, memory)
         return policy.mean, memory
 
+    def attention(self, graph: Graph) -> Float[Array, "A K"]:
+        """How much each agent attends to each of its edges (agents, obstacles, goals)."""
+        return self.team.attention(graph)
+
     def sample(self, graph: Graph, memory: Memory, key: Key) -> tuple[Float[Array, "A 2"], Memory]:
         """The same with the noise of training."""
         policy, memory = self.team(graph, memory)
@@ -85,8 +89,10 @@ def load(name: str | Path) -> Policy:
     """A policy by run directory, file, or `pretrained:NAME`."""
     path = find(name)
     card = from_json(Card, read_card(path))
-    blank = Team.create(jax.random.key(0), card.actor, card.members)
-    return Policy(load_tree(path, blank), card)
+    shapes = jax.eval_shape(
+        lambda key: Team.create(key, card.actor, card.members), jax.random.key(0)
+    )
+    return Policy(load_tree(path, shapes), card)
 
 
 def read_card(path: Path) -> Json:

@@ -52,12 +52,15 @@ FLOW = [
     ["training.config", "training.engine", "training.progress", "training.selection"],
     ["training.files"],
     ["training.run"],
-    ["pictures.film", "pictures.curves"],
+    ["pictures.scene", "pictures.links", "pictures.figure"],
+    ["pictures.film", "pictures.curves", "pictures.scalability"],
+    ["pictures.still", "pictures.report"],
     ["bench.env"],
     ["bench.scale", "bench.train"],
     [""],
     ["cli.options", "cli.list"],
-    ["cli.simulate", "cli.bench", "cli.train", "cli.eval", "cli.render", "cli.plot"],
+    ["cli.simulate", "cli.bench", "cli.eval", "cli.render", "cli.plot", "cli.report"],
+    ["cli.train"],
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}

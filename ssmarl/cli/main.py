@@ -15,6 +15,7 @@ from ssmarl.cli.eval import Eval
 from ssmarl.cli.list import List
 from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
+from ssmarl.cli.report import Report
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train
 from ssmarl.errors import InputError
@@ -34,6 +35,7 @@ COMMANDS = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Render, tyro.conf.subcommand("render")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Simulate, tyro.conf.subcommand("simulate")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[List, tyro.conf.subcommand("list")]

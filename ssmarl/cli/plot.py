@@ -1,4 +1,4 @@
-"""`ssmarl plot`: curves of training runs."""
+"""`ssmarl plot`: curves of training runs, or measures against the size of the team."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,25 +6,36 @@ from typing import Annotated
 
 import tyro
 
+from ssmarl.errors import InputError
+
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw reward, cost and success of one or several runs against environment steps."""
+    """Draw reward, cost and success: of runs against steps, of evaluations against team size."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run directories."""
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run directories, or .json files of ssmarl eval. Runs that differ in their seed alone become
+    one line with a 95 % interval."""
     out: Path | None = None
-    """.png or .svg file. None: plots/curves.png in the first run's directory."""
+    """.png or .svg file. None: beside the first source."""
+    log: bool = False
+    """Logarithmic axis of steps."""
 
     def run(self) -> None:
         """Read, draw, save."""
-        from ssmarl.errors import InputError
         from ssmarl.pictures.curves import save_curves
+        from ssmarl.pictures.scalability import save_scalability
 
-        if not self.runs:
-            raise InputError("no run named: give at least one run directory")
-        out = self.out or self.runs[0] / "plots" / "curves.png"
-        if out.suffix.lower() not in (".png", ".svg"):
-            raise InputError(f"{out}: curves are written as .png or .svg")
-        save_curves(list(self.runs), out)
-        print(f"curves: {out}")
+        if not self.sources:
+            raise InputError("nothing named: give run directories, or .json files of ssmarl eval")
+        first, *_ = self.sources
+        files = [source.suffix == ".json" for source in self.sources]
+        if any(files) and not all(files):
+            raise InputError("runs and evaluations do not go into one picture: give one kind")
+        if all(files):
+            out = self.out or first.with_suffix(".png")
+            save_scalability(list(self.sources), out)
+        else:
+            out = self.out or first / "plots" / "curves.png"
+            save_curves(list(self.sources), out, log=self.log)
+        print(f"plot: {out}")

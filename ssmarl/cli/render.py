@@ -4,21 +4,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import tyro
+from rich.console import Console
+from rich.progress import track
 
 from ssmarl.cli.options import random_key
 from ssmarl.errors import InputError
 
+KINDS = (".gif", ".mp4", ".png")
+
 
 @dataclass(frozen=True)
 class Render:
-    """Film one episode of a policy."""
+    """Film one episode of a policy, or draw its beginning, ways and end."""
 
     policy: Annotated[str, tyro.conf.Positional]
     """Run directory, policy file, or pretrained:NAME."""
     out: Path
-    """The film: a .gif file."""
+    """A .gif or .mp4 film, or a .png picture."""
     scenario: str | None = None
     """Another than the policy was trained on."""
     num_agents: int | None = None
@@ -29,16 +32,21 @@ class Render:
     """Of the start."""
     every: int = 1
     """Show only every so many steps."""
+    links: bool = True
+    """Draw who sees and hears whom, by attention."""
 
     def run(self) -> None:
         """Play, draw, save."""
-        from ssmarl.evaluation.policies import world_for
+        from ssmarl.evaluation.policies import record_policy, world_for
         from ssmarl.pictures.film import save_film
+        from ssmarl.pictures.links import links_of
+        from ssmarl.pictures.still import save_still
         from ssmarl.policy import load
-        from ssmarl.world.trajectory import record_remembering
 
         if self.every < 1:
             raise InputError(f"every is {self.every}: it must be at least 1")
+        if self.out.suffix.lower() not in KINDS:
+            raise InputError(f"{self.out}: choose from {', '.join(KINDS)}")
         policy = load(self.policy)
         env = world_for(
             policy.card,
@@ -46,13 +54,17 @@ class Render:
             num_agents=self.num_agents,
             episode_length=self.episode_length,
         )
-        trajectory = jax.jit(
-            lambda key: record_remembering(
+        trajectory = record_policy(env, policy, random_key(self.seed))
+        links = links_of(env, trajectory, policy.attention) if self.links else None
+        if self.out.suffix.lower() == ".png":
+            save_still(trajectory, env, self.out, links=links)
+        else:
+            save_film(
+                trajectory,
                 env,
-                key,
-                lambda state, memory, _: policy.act(env.graph(state), memory),
-                policy.blank(env.world.num_agents),
+                self.out,
+                links=links,
+                every=self.every,
+                watch=lambda shown: track(shown, "drawing", console=Console(stderr=True)),
             )
-        )(random_key(self.seed))
-        save_film(trajectory, env, self.out, every=self.every)
-        print(f"film: {self.out}")
+        print(f"written: {self.out}")

@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssmarl.cli.report import report
 from ssmarl.devices import use_all_cores
 from ssmarl.errors import InputError
 
@@ -58,6 +59,8 @@ class Train:
     """Run directory. None: runs/<scenario>-n<N>/<algo>/seed<k>-<time>."""
     wandb: bool = False
     """Log to Weights & Biases too (extra `wandb`)."""
+    report: bool = True
+    """Write report.html with curves, an evaluation and a film when a run is finished."""
 
     def run(self) -> None:
         """Train, and say where the policy lies."""
@@ -76,6 +79,8 @@ class Train:
             raise SystemExit(130) from None
         for run in runs:
             print(f"policy of iteration {run.best.iteration}: {run.folder / 'policy.safetensors'}")
+            if self.report:
+                print(f"report: {report(run.folder)}")
 
     def _planned(self) -> list[tuple]:
         from ssmarl.training.config import TrainConfig, settings_of

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable
 
+import jax
+
 from ssmarl.errors import InputError
 from ssmarl.evaluation.evaluate import Result, evaluate
 from ssmarl.policy import Card, Policy, load
+from ssmarl.types import Key
 from ssmarl.world.env import Env
 from ssmarl.world.make import find_scenario, make
 from ssmarl.world.scenarios import SCENARIOS
+from ssmarl.world.trajectory import Trajectory, record_remembering
 
 MOST_SEED = 1 << 31
 """Seeds from here on are for the selection of policies during training."""
@@ -50,6 +54,19 @@ def world_for(
         episode_length=episode_length,
         goal_edges=card.goal_edges,
     )
+
+
+def record_policy(env: Env, policy: Policy, key: Key) -> Trajectory:
+    """One whole episode of a policy without action noise, on the host."""
+    play = jax.jit(
+        lambda key: record_remembering(
+            env,
+            key,
+            lambda state, memory, _: policy.act(env.graph(state), memory),
+            policy.blank(env.world.num_agents),
+        )
+    )
+    return jax.device_get(play(key))
 
 
 def evaluate_policy(

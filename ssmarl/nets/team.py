@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from ssmarl.errors import InputError
 from ssmarl.nets.actor import Actor, ActorConfig, Gaussian
@@ -57,6 +58,20 @@ class Team(eqx.Module):
             )
 
         return eqx.filter_vmap(one)(self.actor, jnp.arange(agents))
+
+    def attention(self, graph: Graph) -> Float[Array, "A K"]:
+        """How much each agent attends to each of its edges (agents, obstacles, goals).
+
+        The mean of the heads of the last round of messages.
+        """
+
+        def last(actor: Actor) -> Float[Array, "A K"]:
+            _, rounds = actor.graph_net(graph)
+            return rounds[-1].mean(axis=-1)
+
+        if self.members is None:
+            return last(self.actor)
+        return jnp.einsum("aak->ak", jax.vmap(last)(self.actor))
 
     def member(self, agent: Count) -> Actor:
         """The actor of an agent."""

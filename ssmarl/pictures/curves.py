@@ -1,51 +1,111 @@
-"""Curves of training: reward, cost with its limit, and success against environment steps."""
+"""Curves of training: reward, cost with its limits, and success against environment steps.
 
+Runs that differ in nothing but their seed become one line: their mean, and a 95 % interval shaded.
+"""
+
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ssmarl.evaluation.intervals import mean_interval
+from ssmarl.pictures.figure import COLOURS, new_figure, save_figure
+from ssmarl.training.config import TrainConfig
 from ssmarl.training.files import read_config, read_metrics
 from ssmarl.world.constraints import as_constraints
 
 WINDOW = 10
 """Iterations over which a curve is smoothed."""
+PANELS = (("reward", "team reward"), ("cost", "cost per agent and episode"), ("success", "success"))
 
 
-def save_curves(folders: list[Path], path: Path) -> None:
-    """One picture with a line per run; PNG or SVG by the name."""
-    import matplotlib as mpl
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed alone."""
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    label: str
+    config: TrainConfig
+    runs: list[dict[str, np.ndarray]]
+    """Metrics of each, as long as the shortest."""
 
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), constrained_layout=True)
-    for folder in folders:
-        metrics = {name: np.asarray(column) for name, column in read_metrics(folder).items()}
-        _curve(axes[0], metrics, "reward", folder.name)
-        _curve(axes[1], metrics, "cost", folder.name)
-        _curve(axes[2], metrics, "success", folder.name)
-    for constraint in as_constraints(read_config(folders[0]).constraints):
-        axes[1].axhline(constraint.limit, color="k", ls="--", lw=1, label=f"limit {constraint}")
+
+def save_curves(folders: list[Path], path: Path, *, log: bool = False) -> None:
+    """One picture with a line per group of runs; PNG or SVG by the name."""
+    figure, axes = new_figure(len(PANELS))
+    groups = grouped(folders)
+    for colour, group in zip(COLOURS * len(groups), groups, strict=False):
+        for axis, (name, _) in zip(axes, PANELS, strict=True):
+            _curve(axis, group, name, colour)
+    limits = {
+        str(item): item for group in groups for item in as_constraints(group.config.constraints)
+    }
+    for style, (name, constraint) in zip(
+        ("--", ":", "-.") * len(limits), limits.items(), strict=False
+    ):
+        axes[1].axhline(constraint.limit, color="k", ls=style, lw=1, label=f"limit {name}")
     axes[1].set_ylim(bottom=0)
     axes[2].set_ylim(0, 1.02)
-    titles = ("team reward", "cost per agent and episode", "success")
-    for axis, title in zip(axes, titles, strict=True):
+    for axis, (_, title) in zip(axes, PANELS, strict=True):
         axis.set_title(title)
         axis.set_xlabel("environment steps")
-        axis.grid(alpha=0.3)
-    axes[1].legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+        if log:
+            axis.set_xscale("log")
+    axes[0].legend(fontsize=8)
+    axes[1].legend(*_limits_only(axes[1]), fontsize=8)
+    save_figure(figure, path)
 
 
-def _curve(axis: Any, metrics: dict[str, np.ndarray], name: str, label: str) -> None:
+def grouped(folders: list[Path]) -> list[Group]:
+    """Runs by everything in their configuration but the seed, in the order given."""
+    found: dict[str, list[Path]] = {}
+    for folder in folders:
+        about = read_config(folder).to_json() | {"seed": None}
+        found.setdefault(json.dumps(about, sort_keys=True), []).append(folder)
+    groups = []
+    for members in found.values():
+        config = read_config(members[0])
+        metrics = [read_metrics(folder) for folder in members]
+        length = min(len(columns["steps"]) for columns in metrics)
+        runs = [
+            {name: np.asarray(column)[:length] for name, column in columns.items()}
+            for columns in metrics
+        ]
+        name = members[0].name if len(members) == 1 else f"{config.algo}, {len(members)} seeds"
+        groups.append(Group(name, config, runs))
+    labels = [group.label for group in groups]
+    return [Group(_told_apart(group, labels), group.config, group.runs) for group in groups]
+
+
+def _told_apart(group: Group, labels: list[str]) -> str:
+    """The label, with the limits where it alone would not tell."""
+    if labels.count(group.label) == 1:
+        return group.label
+    return f"{group.label}, {' '.join(group.config.constraints)}"
+
+
+def _curve(axis: Any, group: Group, name: str, colour: str) -> None:
     """Smoothed training values as a line; evaluations without noise as dots."""
-    values = metrics[name]
-    width = min(WINDOW, len(values))
-    smooth = np.convolve(values, np.ones(width) / width, mode="valid")
-    (line,) = axis.plot(metrics["steps"][width - 1 :], smooth, lw=1.5, label=label)
-    evaluated = metrics[f"eval_{name}"]
+    steps = group.runs[0]["steps"]
+    width = min(WINDOW, len(steps))
+    smooth = np.stack(
+        [np.convolve(run[name], np.ones(width) / width, mode="valid") for run in group.runs]
+    )
+    axis.plot(steps[width - 1 :], smooth.mean(axis=0), lw=1.5, color=colour, label=group.label)
+    if len(group.runs) > 1:
+        low, high = np.array([mean_interval(column) for column in smooth.T]).T
+        axis.fill_between(steps[width - 1 :], low, high, color=colour, alpha=0.2, lw=0)
+    evaluated = np.mean([run[f"eval_{name}"] for run in group.runs], axis=0)
     shown = np.isfinite(evaluated)
-    axis.plot(metrics["steps"][shown], evaluated[shown], "o", ms=3, color=line.get_color())
+    axis.plot(steps[shown], evaluated[shown], "o", ms=3, color=colour)
+
+
+def _limits_only(axis: Any) -> tuple[list, list]:
+    """Handles and labels of the limits: the runs are named in another panel."""
+    pairs = [
+        (handle, label)
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        if label.startswith("limit")
+    ]
+    return [handle for handle, _ in pairs], [label for _, label in pairs]

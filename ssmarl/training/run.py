@@ -84,10 +84,11 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
         Wandb.check()
     folder = Path(folder)
     config = files.read_config(folder)
-    like = _fresh(config)
-    position = _Position(like)
-    found = files.load_checkpoint(folder, like)
-    if found is not None:
+    shapes = jax.eval_shape(lambda: _fresh(config))
+    found = files.load_checkpoint(folder, shapes)
+    if found is None:
+        position = _Position(_fresh(config))
+    else:
         state, about = found
         position = _Position(state, about["done"], about["seconds"], Score(**about["best"]))
     return _go_on(config, folder, position, wandb=wandb, quiet=quiet)

@@ -29,7 +29,7 @@ def test_list_names_everything(capsys):
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert ssmarl.__version__ in capsys.readouterr().out
-    commands = ("train", "eval", "render", "plot", "simulate", "bench", "list")
+    commands = ("train", "eval", "render", "plot", "report", "simulate", "bench", "list")
     for args in ([], ["--help"], *([name, "--help"] for name in commands)):
         with pytest.raises(SystemExit) as stop:
             main(args)
@@ -132,6 +132,9 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", *TINY, "--out", str(run)]) == 0
     assert "48/48 steps" in capsys.readouterr().out
+    report = (run / "report.html").read_text()
+    assert "data:image/gif" in report
+    assert "<td>100</td></tr>" in report, "it was evaluated on 100 episodes"
     figures = tmp_path / "eval.json"
     args = ["eval", str(run), "--num-agents", "4", "--episodes", "3", "--json", str(figures)]
     assert main([*args, "--episode-length", "5"]) == 0
@@ -141,9 +144,11 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
         assert low - 1e-9 <= result.get(name, low) <= high + 1e-9
     assert main(["plot", str(run)]) == 0
     assert (run / "plots" / "curves.png").exists()
-    film = tmp_path / "film.gif"
-    assert main(["render", str(run), "--episode-length", "5", "--out", str(film)]) == 0
-    assert film.exists()
+    assert main(["plot", str(figures), "--out", str(tmp_path / "scale.svg")]) == 0
+    for name in ("film.gif", "still.png"):
+        args = ["render", str(run), "--episode-length", "5", "--out", str(tmp_path / name)]
+        assert main(args) == 0
+        assert (tmp_path / name).exists()
     capsys.readouterr()
     assert main(["train", *TINY, "--out", str(run)]) == 2
     assert "not empty" in capsys.readouterr().err
@@ -166,7 +171,12 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
         (["eval", "nowhere"], "no such run directory"),
         (["eval", "pretrained:nothing"], "pretrained:nothing"),
         (["render", "nowhere", "--out", "x.gif"], "no such run directory"),
-        (["plot", "nowhere"], "no metrics"),
+        (["render", "pretrained:navigation", "--out", "x.pdf"], ".gif, .mp4, .png"),
+        (["plot", "nowhere"], "no run directory"),
+        (["plot", "nowhere.json"], "nowhere.json"),
+        (["plot", "nowhere.json", "run"], "one kind"),
+        (["plot"], "nothing named"),
+        (["report", "nowhere"], "no run directory"),
     ],
 )
 def test_wrong_training_and_evaluation_is_one_line(args, complaint, capsys, tmp_path, monkeypatch):
