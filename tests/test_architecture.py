@@ -24,6 +24,7 @@ FLOW = [
     ["zoo.plain"],
     ["zoo.constrained"],
     ["zoo"],
+    ["nets.sidestep"],
     ["nets.layers", "nets.encoding"],
     ["nets.message_passing"],
     ["nets.actor", "nets.critic"],
@@ -55,16 +56,29 @@ FLOW = [
     ["pictures.scene", "pictures.links", "pictures.figure"],
     ["pictures.film", "pictures.curves", "pictures.scalability"],
     ["pictures.still", "pictures.report"],
+    ["view.session", "view.protocol"],
+    ["view.server"],
     ["bench.env"],
     ["bench.scale", "bench.train"],
     [""],
     ["cli.options", "cli.list"],
-    ["cli.simulate", "cli.bench", "cli.eval", "cli.render", "cli.plot", "cli.report"],
+    ["cli.simulate", "cli.bench", "cli.eval", "cli.render", "cli.plot", "cli.report", "cli.view"],
     ["cli.train"],
     ["cli.main"],
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
-EMPTY = {"world", "optim", "nets", "rl", "evaluation", "training", "pictures", "bench", "cli"}
+EMPTY = {
+    "world",
+    "optim",
+    "nets",
+    "rl",
+    "evaluation",
+    "training",
+    "pictures",
+    "view",
+    "bench",
+    "cli",
+}
 
 
 def modules():

@@ -61,7 +61,10 @@ class SsmarlConfig:
     cost_memory: float = 0.8
     """How much of the old estimate of episode costs is kept an iteration; 0: only the newest."""
     actor: ActorConfig = ActorConfig(
-        graph=GraphNetConfig(widths=(32, 64)), log_std=-1.5, least_std=0.15
+        graph=GraphNetConfig(widths=(32, 64), encoding=Encoding(ahead=0.8)),
+        log_std=-1.5,
+        least_std=0.15,
+        patience=20,
     )
     value: ValueConfig = ValueConfig()
     step: StepConfig = StepConfig(delta=0.3, iterations=8)

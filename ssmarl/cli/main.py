@@ -18,6 +18,7 @@ from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train
+from ssmarl.cli.view import View
 from ssmarl.errors import InputError
 
 
@@ -36,6 +37,7 @@ COMMANDS = (
     | Annotated[Render, tyro.conf.subcommand("render")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[View, tyro.conf.subcommand("view")]
     | Annotated[Simulate, tyro.conf.subcommand("simulate")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[List, tyro.conf.subcommand("list")]

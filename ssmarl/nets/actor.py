@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.nets.layers import LSTM, Linear, Memory
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
+from ssmarl.nets.sidestep import Progress, step_aside
 from ssmarl.types import Key
 from ssmarl.world.graph import Graph
 
@@ -27,6 +28,8 @@ class ActorConfig:
     least_std: float = 0.0
     """Standard deviations never fall below this. Steps in the trust region are measured in standard
     deviations, so a policy that grows certain early learns slowly ever after."""
+    patience: int = 0
+    """Steps after which an agent that gets nowhere steps aside (`nets/sidestep.py`); 0: never."""
     mean_bound: float | None = 2.0
     """Means are kept within ± this times the action limit by a tanh; None: free."""
 
@@ -63,6 +66,7 @@ class Actor(eqx.Module):
     log_std: Float[Array, " 2"]
     least_std: float = eqx.field(static=True)
     mean_bound: float | None = eqx.field(static=True)
+    patience: int = eqx.field(static=True)
 
     def __init__(self, key: Key, config: ActorConfig = ActorConfig()):
         keys = jax.random.split(key, 3)
@@ -72,22 +76,40 @@ class Actor(eqx.Module):
         self.log_std = jnp.zeros(ACTIONS) + config.log_std
         self.least_std = config.least_std
         self.mean_bound = config.mean_bound
+        self.patience = config.patience
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        return Memory.blank(agents, self.lstm.size)
+        blank = jnp.zeros((agents, self.lstm.size))
+        return Memory(blank, blank, Progress.blank(agents) if self.patience > 0 else None)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""
+        graph, progress = self.look(graph, memory.progress)
         seen, _ = self.graph_net(graph)
         memory = self.lstm.advance(self.lstm.prepare(seen), memory)
-        return self.head(seen, memory.hidden), memory
+        return self.head(seen, memory.hidden), Memory(memory.hidden, memory.cell, progress)
 
     def unroll(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
+
+        def later(progress: Progress | None, graph: Graph) -> tuple:
+            graph, progress = self.look(graph, progress)
+            return progress, (graph, progress)
+
+        _, (graph, progress) = jax.lax.scan(later, memory.progress, graph)
         seen, _ = jax.vmap(self.graph_net)(graph)
-        trace = self.lstm.unroll(seen, memory)
-        return self.head(seen, trace.hidden), trace
+        trace = self.lstm.unroll(seen, Memory(memory.hidden, memory.cell))
+        return self.head(seen, trace.hidden), Memory(trace.hidden, trace.cell, progress)
+
+    def look(self, graph: Graph, progress: Progress | None) -> tuple[Graph, Progress | None]:
+        """The graph as the network is shown it: the goals of those who are stuck turned aside.
+
+        Agents that steer by all landmarks have no goal of their own to turn.
+        """
+        if progress is None or graph.goals.mask.shape[1] != 1:
+            return graph, progress
+        return step_aside(graph, progress, self.patience)
 
     def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
         """What is seen now and what is remembered → actions."""

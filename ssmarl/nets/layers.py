@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.nets.sidestep import Progress
 from ssmarl.types import Key
 
 RELU_GAIN = 2**0.5
@@ -27,10 +28,12 @@ class Linear(eqx.Module):
 
 
 class Memory(eqx.Module):
-    """What an LSTM remembers, per agent."""
+    """What is remembered from step to step, per agent."""
 
     hidden: Float[Array, "*n H"]
     cell: Float[Array, "*n H"]
+    progress: Progress | None = None
+    """Where agents watch whether they get anywhere."""
 
     @staticmethod
     def blank(*shape: int) -> "Memory":
@@ -62,7 +65,7 @@ class LSTM(eqx.Module):
         # The forget gate starts open, so that early gradients reach far back.
         cell = jax.nn.sigmoid(forget + 1.0) * memory.cell
         cell = cell + jax.nn.sigmoid(entry) * jnp.tanh(candidate)
-        return Memory(jax.nn.sigmoid(output) * jnp.tanh(cell), cell)
+        return Memory(jax.nn.sigmoid(output) * jnp.tanh(cell), cell, memory.progress)
 
     def unroll(self, x: Float[Array, "T *n in"], memory: Memory) -> Memory:
         """The memory after every step: all inputs at once, then only the recurrence in turn."""

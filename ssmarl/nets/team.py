@@ -38,7 +38,7 @@ class Team(eqx.Module):
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        return Memory.blank(agents, self.actor.lstm.size)
+        return self.actor.blank(agents)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""

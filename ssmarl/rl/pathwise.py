@@ -85,7 +85,11 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
             position=bounded(config.keep, most, state.position),
             velocity=bounded(config.keep, most, state.velocity),
         )
-        memory = jax.tree.map(partial(bounded, config.keep, most), memory)
+        memory = dataclasses.replace(
+            memory,
+            hidden=bounded(config.keep, most, memory.hidden),
+            cell=bounded(config.keep, most, memory.cell),
+        )
         policy, new_memory = team(env.graph(state), memory)
         action = policy.sample(key)
         new_state, outcome = straight_through(env, state, action)

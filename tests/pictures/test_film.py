@@ -93,7 +93,7 @@ def test_links_carry_the_attention_of_the_policy():
         found.agents_weight[0], weights[:, :2] * graph.agents.mask, rtol=1e-4
     )
     np.testing.assert_allclose(
-        found.obstacles_weight[0], obstacles * graph.obstacles.mask, rtol=1e-4
+        found.obstacles_weight[0], weights[:, 2:4] * graph.obstacles.mask, rtol=1e-4
     )
     assert (found.agents_weight[0] > 0).any()
 

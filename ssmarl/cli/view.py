@@ -1,0 +1,50 @@
+"""`ssmarl view`: a live page in the browser."""
+
+import socket
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from ssmarl.errors import InputError
+
+
+@dataclass(frozen=True)
+class View:
+    """Watch a policy live in the browser, and move things in its way."""
+
+    policy: Annotated[str, tyro.conf.Positional]
+    """Run directory, policy file, or pretrained:NAME."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Others than this machine's own let anyone there watch and steer."""
+    port: int = 8000
+    """Port to listen on."""
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        from ssmarl.policy import load
+
+        try:
+            import uvicorn
+
+            from ssmarl.view.server import application
+        except ImportError:
+            raise InputError("the live view needs an extra: pip install 'ssmarl[viewer]'") from None
+        if not 1 <= self.port <= 65535:
+            raise InputError(f"port is {self.port}: it must be from 1 to 65535")
+        policy = load(self.policy)
+        self._check_free()
+        hosts = ["127.0.0.1", "localhost", "[::1]", self.host]
+        app = application(policy, self.policy, hosts)
+        print(f"Watch at http://{self.host}:{self.port} (stop with Ctrl-C)", flush=True)
+        uvicorn.run(app, host=self.host, port=self.port, log_level="warning", ws_max_size=1 << 14)
+
+    def _check_free(self) -> None:
+        """One line instead of a server's traceback."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise InputError(f"{self.host}:{self.port}: {error.strerror or error}") from None

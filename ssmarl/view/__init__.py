@@ -1,0 +1,1 @@
+"""A live page: watch a policy, and move things in its way."""
