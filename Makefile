@@ -9,7 +9,8 @@ RUN := runs/navigation
 # 3 agents: first in the scenario's own world, then also in a smaller one, where agents meet, and in
 # a wide and crowded one, where ways are long. That is what teams of 96 need (docs/training.md).
 TRAIN := --num-agents 3 --num-obstacles 3 2 20 --room 1 0.75 1.8 --warm-up 0.25 --obstacle-slots 6 \
-	--cost-limit 0.5 --steps 2_400_000 --set path.detours=true path.foresight.pull=2.5
+	--cost-limit 0.3 --steps 1_600_000 \
+	--set path.detours=true path.foresight.pull=2.5 path.foresight.impatience=6 actor.patience=15
 
 run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on where it stopped
 	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \

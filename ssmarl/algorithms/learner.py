@@ -64,7 +64,6 @@ class SsmarlConfig:
         graph=GraphNetConfig(widths=(32, 64), encoding=Encoding(ahead=0.8)),
         log_std=-1.5,
         least_std=0.15,
-        patience=20,
     )
     value: ValueConfig = ValueConfig()
     step: StepConfig = StepConfig(delta=0.3, iterations=8)

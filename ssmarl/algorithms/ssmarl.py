@@ -43,6 +43,11 @@ def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
                 f"path.detours: the targets of {env.scenario.name} move with the team, "
                 "and ways are found once an episode"
             )
+    if config.actor.patience > 0 and env.goal_edges != "target":
+        raise InputError(
+            f"actor.patience: agents that steer by the landmarks of {env.scenario.name} have no "
+            "goal of their own to turn aside"
+        )
     shape = (env.world.num_agents, costs)
     if config.in_one_step:
         shape = (1, pooled(env, config.cost_scope).limit.shape[0])

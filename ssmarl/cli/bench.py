@@ -15,16 +15,18 @@ from rich.table import Table
 from ssmarl.bench.env import bench_env
 from ssmarl.bench.scale import bench_scale
 from ssmarl.bench.train import bench_rollout, bench_train
+from ssmarl.bench.view import bench_view
 from ssmarl.devices import use_all_cores
 from ssmarl.errors import InputError
 from ssmarl.types import Json
 
-Part = Literal["env", "rollout", "train", "scale"]
+Part = Literal["env", "rollout", "train", "scale", "view"]
 PARTS = {
     "env": bench_env,
     "rollout": bench_rollout,
     "train": bench_train,
     "scale": bench_scale,
+    "view": bench_view,
 }
 
 
@@ -34,7 +36,8 @@ class Bench:
 
     only: tuple[Part, ...] = ("env", "rollout", "train", "scale")
     """Which parts: env (steps a second at n = 3), rollout (the same with the actor), train (over
-    whole iterations), scale (one step at up to 10,000 agents)."""
+    whole iterations), scale (one step at up to 10,000 agents), view (what a page of the live view
+    gets to see; needs its extra)."""
     json: Path | None = None
     """Also write the figures to this file."""
 
@@ -106,4 +109,9 @@ def _table(figures: Json) -> Table:
         )
         if row["step_ms"] is not None:
             table.add_row(f"the same with the policy, n = {row['n']:,}", f"{row['step_ms']:.3f} ms")
+    for row in figures.get("view", ()):
+        table.add_row(
+            f"live view, n = {row['n']:,}",
+            f"{row['steps_per_s']:.0f} steps/s, {row['frames_per_s']:.0f} frames/s",
+        )
     return table

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from ssmarl.nets.dead_ends import Progress, get_away
 from ssmarl.nets.layers import LSTM, Linear, Memory
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
-from ssmarl.nets.sidestep import Progress, step_aside
 from ssmarl.types import Key
+from ssmarl.world.geometry import direction
 from ssmarl.world.graph import Graph
 
 ACTIONS = 2
@@ -29,7 +30,8 @@ class ActorConfig:
     """Standard deviations never fall below this. Steps in the trust region are measured in standard
     deviations, so a policy that grows certain early learns slowly ever after."""
     patience: int = 0
-    """Steps after which an agent that gets nowhere steps aside (`nets/sidestep.py`); 0: never."""
+    """Steps over which agents see whether they get anywhere; those who do not step aside, then
+    insist (`nets/dead_ends.py`). 0: never. For agents that are shown their own targets."""
     mean_bound: float | None = 2.0
     """Means are kept within ± this times the action limit by a tanh; None: free."""
 
@@ -81,35 +83,37 @@ class Actor(eqx.Module):
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
         blank = jnp.zeros((agents, self.lstm.size))
-        return Memory(blank, blank, Progress.blank(agents) if self.patience > 0 else None)
+        progress = Progress.blank(agents, self.patience) if self.patience > 0 else None
+        return Memory(blank, blank, progress)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""
-        graph, progress = self.look(graph, memory.progress)
-        seen, _ = self.graph_net(graph)
+        shown, progress, insists = self.look(graph, memory.progress)
+        seen, _ = self.graph_net(shown)
         memory = self.lstm.advance(self.lstm.prepare(seen), memory)
-        return self.head(seen, memory.hidden), Memory(memory.hidden, memory.cell, progress)
+        policy = _insisting(self.head(seen, memory.hidden), graph, insists)
+        return policy, Memory(memory.hidden, memory.cell, progress)
 
     def unroll(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
 
         def later(progress: Progress | None, graph: Graph) -> tuple:
-            graph, progress = self.look(graph, progress)
-            return progress, (graph, progress)
+            shown, progress, insists = self.look(graph, progress)
+            return progress, (shown, progress, insists)
 
-        _, (graph, progress) = jax.lax.scan(later, memory.progress, graph)
-        seen, _ = jax.vmap(self.graph_net)(graph)
+        _, (shown, progress, insists) = jax.lax.scan(later, memory.progress, graph)
+        seen, _ = jax.vmap(self.graph_net)(shown)
         trace = self.lstm.unroll(seen, Memory(memory.hidden, memory.cell))
-        return self.head(seen, trace.hidden), Memory(trace.hidden, trace.cell, progress)
+        policy = _insisting(self.head(seen, trace.hidden), graph, insists)
+        return policy, Memory(trace.hidden, trace.cell, progress)
 
-    def look(self, graph: Graph, progress: Progress | None) -> tuple[Graph, Progress | None]:
-        """The graph as the network is shown it: the goals of those who are stuck turned aside.
-
-        Agents that steer by all landmarks have no goal of their own to turn.
-        """
-        if progress is None or graph.goals.mask.shape[1] != 1:
-            return graph, progress
-        return step_aside(graph, progress, self.patience)
+    def look(
+        self, graph: Graph, progress: Progress | None
+    ) -> tuple[Graph, Progress | None, Bool[Array, " A"] | None]:
+        """The graph as the network is shown it, progress one step on, and who insists."""
+        if progress is None:
+            return graph, None, None
+        return get_away(graph, progress, self.patience)
 
     def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
         """What is seen now and what is remembered → actions."""
@@ -118,3 +122,11 @@ class Actor(eqx.Module):
             mean = self.mean_bound * jnp.tanh(mean / self.mean_bound)
         least = jnp.log(self.least_std) if self.least_std > 0 else -jnp.inf
         return Gaussian(mean, jnp.maximum(self.log_std, least))
+
+
+def _insisting(policy: Gaussian, graph: Graph, insists: Bool[Array, "*n"] | None) -> Gaussian:
+    """The same, but those who insist drive at their goals."""
+    if insists is None:
+        return policy
+    ahead = direction(graph.goals.feature[..., 0, :2])
+    return Gaussian(jnp.where(insists[..., None], ahead, policy.mean), policy.log_std)

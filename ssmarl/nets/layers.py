@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.nets.sidestep import Progress
+from ssmarl.nets.dead_ends import Progress
 from ssmarl.types import Key
 
 RELU_GAIN = 2**0.5

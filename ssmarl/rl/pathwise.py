@@ -29,6 +29,7 @@ from ssmarl.rl.detours import Ways, find_detours
 from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward, urgency
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
+from ssmarl.world.geometry import direction
 from ssmarl.world.physics import applied_action
 from ssmarl.world.state import WorldState
 
@@ -113,7 +114,7 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
         return 0.0 if detours is None else detours.extra(env.world, state)
 
     keys = jax.random.split(noise_key, env.world.episode_length)
-    drift = jnp.ones_like(state.velocity)  # nobody is stuck at the start
+    drift = direction(state.target - state.position)  # nobody is stuck at the start
     _, seen = jax.lax.scan(step, (state, team.blank(env.world.num_agents), drift), keys)
     return seen
 

@@ -69,6 +69,12 @@ def test_detours_need_targets_that_stay():
         SSMARL.init(ssmarl.make("formation", 3), config, KEY)
 
 
+def test_stepping_aside_needs_goals_of_ones_own():
+    config = dataclasses.replace(SMALL, actor=dataclasses.replace(ACTOR, patience=5))
+    with pytest.raises(ssmarl.InputError, match="patience"):
+        SSMARL.init(ssmarl.make("line", 3), config, KEY)
+
+
 def test_what_images_are_measured_in_does_not_matter():
     """Foreseen costs ten times as large, the same limit in contact-steps: the same step."""
     env = ssmarl.make(

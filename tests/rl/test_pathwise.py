@@ -145,7 +145,7 @@ def test_an_agent_that_jitters_on_the_spot_becomes_impatient():
         return np.asarray(jax.jit(lambda: imagine(env, team, KEY, config, 1.0).reward)())[:, 0]
 
     ratio = rewards(2.0) / rewards(0.0)
-    drift = 2**0.5 * (1 - 0.1 / 1.5) ** np.arange(40)
+    drift = (1 - 0.1 / 1.5) ** np.arange(40)
     np.testing.assert_allclose(ratio, 1 + 2 * np.maximum(1 - drift / 0.3, 0), rtol=1e-2)
     assert ratio[-1] > 2
 
