@@ -21,8 +21,6 @@ class Playback:
     playing: bool = True
     speed: float = 1.0
     hovered: int | None = None
-    steps: int = 0
-    """Single steps asked for while pausing."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ def application(policy: Policy, name: str, hosts: list[str]) -> Starlette:
             elsewhere reaches it by renaming its own host.
     """
     stages = Stages(policy)
+    stages.get(policy.card.scenario, None)  # what cannot be shown is refused now, not to each page
     viewers: set[WebSocket] = set()
 
     async def watch(socket: WebSocket) -> None:

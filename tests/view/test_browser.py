@@ -96,7 +96,7 @@ def test_agents_move_and_pause_stops_them(tab):
     wait(tab, f"frame.step === {step} + 1")
 
 
-def actions_after(tab, seed, change):
+def ways_after(tab, seed, change):
     """Where all agents are in the twelve steps after a start that is changed at once."""
     tab.fill("#seed", str(seed))
     tab.click("#again")
@@ -113,8 +113,8 @@ def actions_after(tab, seed, change):
 def test_dragging_an_obstacle_changes_what_the_policy_does(tab):
     """It is put halfway between an agent and its goal: the agent goes elsewhere."""
     tab, _ = tab
-    free = actions_after(tab, 3, lambda: None)
-    again = actions_after(tab, 3, lambda: None)
+    free = ways_after(tab, 3, lambda: None)
+    again = ways_after(tab, 3, lambda: None)
     assert free == again
 
     def block():
@@ -123,7 +123,7 @@ def test_dragging_an_obstacle_changes_what_the_policy_does(tab):
         drag(tab, start, place(tab, f"[{x}, {y}]"))
         wait(tab, f"Math.hypot(frame.obstacle[0] - {x}, frame.obstacle[1] - {y}) < 0.1")
 
-    blocked = actions_after(tab, 3, block)
+    blocked = ways_after(tab, 3, block)
     gaps = [abs(a[i] - b[i]) for a, b in zip(free, blocked, strict=True) for i in (0, 1)]
     assert max(gaps) > 0.1
 
@@ -135,14 +135,21 @@ def test_a_click_on_free_ground_adds_an_obstacle_and_goals_can_be_dragged(tab):
     wait(tab, f"frame.radius.length === {count} + 1")
     drag(tab, place(tab, "[frame.landmark[2], frame.landmark[3]]"), place(tab, "[1.0, -1.0]"))
     wait(tab, "Math.hypot(frame.target[2] - 1, frame.target[3] + 1) < 0.1")
+    assert tab.inner_text("#message") == ""
 
 
 def test_pointing_at_an_agent_shows_what_it_attends_to(tab):
+    """An obstacle is put beside it: among its links is one to it, and all weights are shares."""
     tab, _ = tab
+    start = place(tab, "[frame.obstacle[0], frame.obstacle[1]]")
+    drag(tab, start, place(tab, "[frame.position[0] + 0.5, frame.position[1]]"))
     tab.mouse.move(*place(tab, "[frame.position[0], frame.position[1]]"))
-    wait(tab, "hovered === 0")
+    wait(tab, "hovered === 0 && frame.links.length > 0")
+    links = tab.evaluate("frame.links")
+    assert ("obstacle", 0) in [(link["kind"], link["index"]) for link in links]
+    assert all(0 < link["weight"] <= 1 for link in links)
     tab.mouse.move(5, 5)
-    wait(tab, "hovered === null")
+    wait(tab, "hovered === null && frame.links.length === 0")
 
 
 def test_another_team_and_scenario(tab):

@@ -1,5 +1,6 @@
 """The live view's server: what it shows, what it refuses, and that nothing stops it."""
 
+import dataclasses
 import json
 import random
 import resource
@@ -14,9 +15,11 @@ from websockets.exceptions import InvalidStatus
 
 import ssmarl
 from ssmarl.errors import InputError
+from ssmarl.policy import Policy
 from ssmarl.view.protocol import KINDS, LONGEST, parse
+from ssmarl.view.server import MOST_VIEWERS, application
 from ssmarl.view.session import SPARE, Session, Stages
-from tests.view.serving import Page, serving, until
+from tests.view.serving import Page, serving
 
 
 @pytest.fixture(scope="module")
@@ -242,11 +245,20 @@ def test_the_command_says_what_is_wrong_in_one_line(address, capsys):
         assert complaint in capsys.readouterr().err
 
 
-def test_viewers_that_leave_leave_nothing_running(address):
-    import threading
-
-    for _ in range(5):
+def test_viewers_that_leave_make_room_for_others(address):
+    """More in a row than may watch at once; and one too many at once is refused."""
+    for _ in range(MOST_VIEWERS + 2):
         page = Page(address)
-        page.receive("frame")
+        assert page.receive("hello")["policy"] == "test"
         page.close()
-    until(lambda: threading.active_count() < 60, 10)
+    pages = [Page(address) for _ in range(MOST_VIEWERS)]
+    with pytest.raises(InvalidStatus):
+        Page(address)
+    for page in pages:
+        page.close()
+
+
+def test_a_policy_for_a_scenario_of_ones_own_is_refused_before_serving(stages):
+    card = dataclasses.replace(stages.policy.card, scenario="rendezvous")
+    with pytest.raises(InputError, match="rendezvous"):
+        application(Policy(stages.policy.team, card), "test", ["127.0.0.1"])
