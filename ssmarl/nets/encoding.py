@@ -24,6 +24,9 @@ class Encoding:
     """Add the source's radius: otherwise obstacles of different size look alike."""
     goal_bound: float | None = 2.0
     """Longest goal vector, in metres: far goals look like nearer ones in the same direction."""
+    goal_radius: float = 0.1
+    """Radius that goals are shown with, in metres. They are points; scenarios only draw them larger
+    or smaller, and a policy that sees that parks beside the goals of another scenario."""
     bumps: tuple[float, ...] = (0.2, 0.4, 0.8)
     """Widths of the bumps exp(−(d/w)²), in metres."""
     ahead: float | None = None
@@ -52,7 +55,8 @@ def encode(encoding: Encoding, edges: Edges, *, goals: bool) -> Float[Array, "A 
         when, then = closest_approach(position, velocity, encoding.ahead)
         parts += [when[..., None] / encoding.ahead, then, *_felt(encoding, then)]
     if encoding.radius:
-        parts.append(10 * edges.radius[..., None])
+        radius = jnp.full_like(edges.radius, encoding.goal_radius) if goals else edges.radius
+        parts.append(10 * radius[..., None])
     features = jnp.concatenate(parts, axis=-1)
     return jnp.where(edges.mask[..., None], features, 0.0)
 

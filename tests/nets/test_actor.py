@@ -152,6 +152,18 @@ def test_far_goals_look_like_nearer_ones_in_the_same_direction():
     assert np.abs(action(0.5) - action(30.0)).max() > 1e-4
 
 
+def test_how_large_a_scenario_draws_its_goals_is_not_seen():
+    """Obstacles of another size look different, goals do not."""
+    feature, source = jnp.array([[[0.3, 0.1, -1.0, 0.0]]]), jnp.zeros((1, 1), int)
+
+    def seen(radius, goals):
+        edges = Edges(feature, source, jnp.full((1, 1), radius), jnp.ones((1, 1), bool))
+        return np.asarray(encode(Encoding(), edges, goals=goals))
+
+    np.testing.assert_array_equal(seen(0.02, goals=True), seen(0.1, goals=True))
+    assert np.abs(seen(0.02, goals=False) - seen(0.1, goals=False)).max() > 0.5
+
+
 def test_attention_is_a_distribution_over_present_edges():
     env = ssmarl.make("navigation", 6)
     graph = jax.jit(env.graph)(moving(env, 2))
