@@ -6,13 +6,14 @@ state, outcome = env.step(state, action)
 graph = env.graph(state)
 
 policy = ssmarl.load("pretrained:navigation")
-action, memory = policy.act(graph, memory)
+action, memory = policy.act(policy.observe(env, state), memory)
 result = ssmarl.evaluate(policy, num_agents=96, episodes=100)
 run = ssmarl.train(ssmarl.TrainConfig(num_agents=(3,), steps=1_000_000))
 """
 
 from importlib.metadata import version
 
+from ssmarl.controllers import controller
 from ssmarl.errors import InputError
 from ssmarl.evaluation.policies import evaluate_policy as evaluate
 from ssmarl.policy import Policy, load
@@ -44,6 +45,7 @@ __all__ = [
     "TrainConfig",
     "World",
     "WorldState",
+    "controller",
     "evaluate",
     "find_scenario",
     "load",

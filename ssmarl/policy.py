@@ -1,15 +1,17 @@
 """A policy on disk and in memory: weights with everything needed to run them on any team.
 
     policy = load("pretrained:navigation")
-    action, memory = policy.act(graph, memory)
+    action, memory = policy.act(policy.observe(env, state), memory)
 
 A file carries its whole configuration; loading it never runs code. A scenario of the user's own is
 stored by name only, and runs only when the user names its file.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,13 +19,13 @@ from jaxtyping import Array, Float
 
 from ssmarl.arrays import load_tree, read_about, save_tree
 from ssmarl.errors import InputError
-from ssmarl.nets.actor import ActorConfig
-from ssmarl.nets.layers import Memory
-from ssmarl.nets.team import Team
+from ssmarl.nets.team import AnyActorConfig, Memory, Team
 from ssmarl.settings import from_json, to_json
 from ssmarl.types import Json, Key
+from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
 from ssmarl.world.scenario import GoalEdges
+from ssmarl.world.state import WorldState
 
 FORMAT = 1
 """Of policy files; a newer one is refused."""
@@ -47,7 +49,8 @@ class Card:
     """Trained under."""
     members: int | None
     """None: one network for any number of agents."""
-    actor: ActorConfig
+    actor: AnyActorConfig | None
+    """None: nothing was learned."""
     algorithm: str
     steps: int
     """Environment steps of training."""
@@ -64,18 +67,23 @@ class Policy(eqx.Module):
         """The memory at the start of an episode."""
         return self.team.blank(agents)
 
-    def act(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "A 2"], Memory]:
+    def observe(self, env: Env, state: WorldState) -> Any:
+        """What it reads of a moment: `env.graph(state)` for graph policies."""
+        return self.team.observe(env, state)
+
+    def act(self, seen: Any, memory: Memory) -> tuple[Float[Array, "A 2"], Memory]:
         """Every agent's action, and what it remembers."""
-        policy, memory = self.team(graph, memory)
+        policy, memory = self.team(seen, memory)
         return policy.mean, memory
 
-    def attention(self, graph: Graph) -> Float[Array, "A K"]:
-        """How much each agent attends to each of its edges (agents, obstacles, goals)."""
-        return self.team.attention(graph)
+    @property
+    def attention(self) -> Callable[[Graph], Float[Array, "A K"]] | None:
+        """How much agents attend to each of their edges (agents, obstacles, goals), if they do."""
+        return self.team.attention if self.team.attends else None
 
-    def sample(self, graph: Graph, memory: Memory, key: Key) -> tuple[Float[Array, "A 2"], Memory]:
+    def sample(self, seen: Any, memory: Memory, key: Key) -> tuple[Float[Array, "A 2"], Memory]:
         """The same with the noise of training."""
-        policy, memory = self.team(graph, memory)
+        policy, memory = self.team(seen, memory)
         return policy.sample(key), memory
 
 
@@ -89,9 +97,10 @@ def load(name: str | Path) -> Policy:
     """A policy by run directory, file, or `pretrained:NAME`."""
     path = find(name)
     card = from_json(Card, read_card(path))
-    shapes = jax.eval_shape(
-        lambda key: Team.create(key, card.actor, card.members), jax.random.key(0)
-    )
+    config = card.actor
+    if config is None:
+        raise InputError(f"{path}: holds no networks")
+    shapes = jax.eval_shape(lambda key: Team.create(key, config, card.members), jax.random.key(0))
     return Policy(load_tree(path, shapes), card)
 
 

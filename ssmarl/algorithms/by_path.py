@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig, track
 from ssmarl.algorithms.scope import Scope, alone, pooled
-from ssmarl.nets.actor import Actor
+from ssmarl.nets.team import AnyActor, Team
 from ssmarl.optim.update import Report, Sharing, constrained_update
 from ssmarl.rl.chunks import chunk_length, first_of_chunks, in_chunks, some_of
 from ssmarl.rl.pathwise import Imagined, imagine
@@ -67,7 +67,7 @@ def _step(
     parts = sharing.parts if len(keys) % sharing.parts == 0 else 1
     share = 1 / (len(keys) * steps * env.world.num_agents)
 
-    def objective(actor: Actor) -> tuple[Float[Array, "P R"], Imagined]:
+    def objective(actor: AnyActor) -> tuple[Float[Array, "P R"], Imagined]:
         played = team.replaced(agent, actor)
         seen = jax.vmap(lambda key: imagine(env, played, key, config.path, share))(keys)
         reward = seen.reward.mean(axis=(1, 2))[:, None]
@@ -87,7 +87,7 @@ def _step(
     # The images' costs are not contact-steps. Relative changes are taken to agree: a step that
     # halves what is foreseen halves the cost. So violations are brought to the images' units.
     exchange = jnp.clip(image / jnp.maximum(cost, 1e-6), 1e-3, 1e3)
-    sight = _sight(env, config, seen, sample_key)
+    sight = _sight(env, config, team, seen, sample_key)
     actor, report = constrained_update(
         team.member(agent),
         (here, pull),
@@ -110,11 +110,11 @@ def _step(
     return updated, seen, report
 
 
-def _sight(env: Env, config: SsmarlConfig, seen: Imagined, key: Key) -> Sight:
+def _sight(env: Env, config: SsmarlConfig, team: Team, seen: Imagined, key: Key) -> Sight:
     """Some of the chunks of what was seen."""
     length = chunk_length(env.world.episode_length, config.chunk)
     states = in_chunks(seen.state, length)
     memory = first_of_chunks(seen.memory, length)
     chosen = some_of(states.position.shape[0], config.fisher_share, key)
     states, memory = jax.tree.map(lambda leaf: leaf[chosen], (states, memory))
-    return Sight(jax.vmap(jax.vmap(env.graph))(states), memory)
+    return Sight(jax.vmap(jax.vmap(lambda state: team.observe(env, state)))(states), memory)

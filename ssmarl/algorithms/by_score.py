@@ -4,18 +4,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.algorithms.judged import play_and_judge, rewards_and_costs
 from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig, track
 from ssmarl.algorithms.scope import Scope, alone, pooled
-from ssmarl.nets.actor import Actor
-from ssmarl.nets.team import Team
+from ssmarl.nets.team import AnyActor, Team
 from ssmarl.optim.update import Report, Sharing, constrained_update
-from ssmarl.rl.advantages import gae
-from ssmarl.rl.chunks import chunk_length, first_of_chunks, in_chunks, some_of
-from ssmarl.rl.rollout import Rollout, play
-from ssmarl.rl.score import Samples, Sight, surrogate
+from ssmarl.rl.chunks import chunk_length, some_of
+from ssmarl.rl.score import Samples, surrogate
 from ssmarl.rl.values import explained_variance, fit
 from ssmarl.types import Count, Key
-from ssmarl.world.env import Env, Outcome
+from ssmarl.world.env import Env
 
 
 def update(
@@ -29,26 +27,30 @@ def update(
 ) -> Progress:
     """One iteration."""
     fit_key, order_key, sample_key = jax.random.split(key, 3)
-    rollout, last = jax.vmap(lambda key: play(env, learner.team, key))(keys)
-    states = jax.tree.map(
-        lambda run, end: jnp.concatenate([run, end[:, None]], axis=1), rollout.state, last
-    )
-    graph = jax.vmap(jax.vmap(env.graph))(states)
     critics = learner.values
     assert critics is not None, "init builds critics for this estimator"
-    value, traces = jax.vmap(critics.unroll)(graph)
-    advantage, returns = _advantages(config, rollout.outcome, value)
-    graph, traces = jax.tree.map(lambda leaf: leaf[:, :-1], (graph, traces))
-
+    gammas = (config.gamma, *[config.gamma_cost] * len(env.constraints))
+    judged = play_and_judge(
+        env,
+        learner.team,
+        critics,
+        keys,
+        rewards_and_costs(config.reward_scope),
+        gammas,
+        config.lam,
+    )
     length = chunk_length(env.world.episode_length, config.chunk)
-    samples = _samples(rollout, graph, advantage, length)
-    episode_cost = sharing.mean(rollout.outcome.cost.sum(axis=1).mean(axis=0))
+    samples = judged.samples(_credited(config, judged.advantage), length)
+    outcome = judged.rollout.outcome
+    episode_cost = sharing.mean(outcome.cost.sum(axis=1).mean(axis=0))
     learner = _track(env, config, learner, episode_cost)
     team, reports = _steps(env, config, learner, samples, now, order_key, sample_key, sharing)
-    values = fit(critics, graph, traces, returns, fit_key, config.value, length, sharing)
-    explained = explained_variance(value[:, :-1], returns, sharing)
+    values = fit(
+        critics, judged.seen, judged.traces, judged.returns, fit_key, config.value, length, sharing
+    )
+    explained = explained_variance(judged.value[:, :-1], judged.returns, sharing)
     learner = Learner(team, values, learner.cost, learner.image, learner.weight)
-    return Progress(learner, rollout.outcome, reports, explained)
+    return Progress(learner, outcome, reports, explained)
 
 
 def _track(env: Env, config: SsmarlConfig, learner: Learner, cost: Float[Array, "A C"]) -> Learner:
@@ -59,41 +61,12 @@ def _track(env: Env, config: SsmarlConfig, learner: Learner, cost: Float[Array, 
     return Learner(learner.team, learner.values, tracked, learner.image, weight)
 
 
-def _advantages(
-    config: SsmarlConfig, outcome: Outcome, value: Float[Array, "E T1 A R"]
-) -> tuple[Float[Array, "E T A R"], Float[Array, "E T A R"]]:
-    """Of the reward and of every cost, and the returns that critics should have expected."""
-    reward = outcome.reward
-    if config.reward_scope == "team":
-        reward = jnp.broadcast_to(reward.sum(axis=-1, keepdims=True), reward.shape)
-    over = jnp.broadcast_to(outcome.truncated[..., None], reward.shape)
-
-    def estimate(
-        signal: Float[Array, "E T A"], value: Float[Array, "E T1 A"], gamma: float
-    ) -> tuple[Float[Array, "E T A"], Float[Array, "E T A"]]:
-        return jax.vmap(lambda s, v, o: gae(s, v[:-1], v[1:], o, gamma, config.lam))(
-            signal, value, over
-        )
-
-    signals = [(reward, config.gamma)]
-    signals += [(outcome.cost[..., c], config.gamma_cost) for c in range(outcome.cost.shape[-1])]
-    pairs = [estimate(signal, value[..., i], gamma) for i, (signal, gamma) in enumerate(signals)]
-    advantage, returns = (jnp.stack(part, axis=-1) for part in zip(*pairs, strict=True))
-    if config.cost_credit == "joint":
-        everyone = advantage[..., 1:].sum(axis=-2, keepdims=True)
-        advantage = advantage.at[..., 1:].set(jnp.broadcast_to(everyone, advantage[..., 1:].shape))
-    return advantage, returns
-
-
-def _samples(
-    rollout: Rollout, graph: object, advantage: Float[Array, "E T A R"], length: int
-) -> Samples:
-    return Samples(
-        sight=Sight(in_chunks(graph, length), first_of_chunks(rollout.memory, length)),
-        action=in_chunks(rollout.action, length),
-        log_prob=in_chunks(rollout.log_prob, length),
-        advantage=in_chunks(advantage, length),
-    )
+def _credited(config: SsmarlConfig, advantage: Float[Array, "E T A R"]) -> Float[Array, "E T A R"]:
+    """Advantages with every agent blamed for its own costs, or for everyone's."""
+    if config.cost_credit == "own":
+        return advantage
+    everyone = advantage[..., 1:].sum(axis=-2, keepdims=True)
+    return advantage.at[..., 1:].set(jnp.broadcast_to(everyone, advantage[..., 1:].shape))
 
 
 def _steps(
@@ -140,7 +113,7 @@ def _steps(
         team, report = step(
             team, alone(env, agent), agent, jnp.broadcast_to(factor, samples.log_prob.shape)
         )
-        factor = factor * changed(samples, before, team.member(agent), agent)
+        factor = factor * samples.changed(before, team.member(agent), agent)
         return (team, factor), report
 
     order = jax.random.permutation(order_key, agents)
@@ -149,16 +122,9 @@ def _steps(
     return team, reports
 
 
-def changed(samples: Samples, before: Actor, after: Actor, agent: Count) -> Float[Array, "N L 1"]:
-    """π_after/π_before of an agent's own actions: its share of the factor M."""
-    new, old = samples.sight.policy(after), samples.sight.policy(before)
-    ratio = jnp.exp(new.log_prob(samples.action) - old.log_prob(samples.action))
-    return ratio[..., agent][..., None]
-
-
 def _step(
     config: SsmarlConfig,
-    actor: Actor,
+    actor: AnyActor,
     samples: Samples,
     scope: Scope,
     factor: Float[Array, "N L A"],
@@ -167,7 +133,7 @@ def _step(
     now: Schedule,
     sample_key: Key,
     sharing: Sharing,
-) -> tuple[Actor, Report]:
+) -> tuple[AnyActor, Report]:
     """One constrained step of one actor, for the agents that the scope gives weight."""
     rows = 1 + violation.shape[0]
     who = jnp.zeros((scope.reward.shape[0], samples.advantage.shape[-1], rows))
@@ -176,7 +142,7 @@ def _step(
     parts = sharing.parts if chunks % sharing.parts == 0 else 1
     sight = samples.sight.some(some_of(chunks, config.fisher_share, sample_key))
 
-    def objective(actor: Actor) -> Float[Array, "P R"]:
+    def objective(actor: AnyActor) -> Float[Array, "P R"]:
         return surrogate(samples, actor, factor, who, parts)
 
     return constrained_update(

@@ -13,7 +13,7 @@ from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import CriticConfig
 from ssmarl.nets.encoding import Encoding
 from ssmarl.nets.message_passing import GraphNetConfig
-from ssmarl.nets.team import Team
+from ssmarl.nets.team import AnyActorConfig, Team
 from ssmarl.optim.update import Report, StepConfig
 from ssmarl.rl.pathwise import Pathwise
 from ssmarl.rl.values import ValueConfig, Values
@@ -60,7 +60,7 @@ class SsmarlConfig:
     fast, small ones settle."""
     cost_memory: float = 0.8
     """How much of the old estimate of episode costs is kept an iteration; 0: only the newest."""
-    actor: ActorConfig = ActorConfig(
+    actor: AnyActorConfig = ActorConfig(
         graph=GraphNetConfig(widths=(32, 64), encoding=Encoding(ahead=0.8)),
         log_std=-1.5,
         least_std=0.15,

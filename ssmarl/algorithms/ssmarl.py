@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 from ssmarl.algorithms import by_path, by_score
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
 from ssmarl.algorithms.learner import PRESETS, Learner, Progress, Schedule, SsmarlConfig, schedule
+from ssmarl.algorithms.metrics import outcome_metrics, spread
 from ssmarl.algorithms.scope import pooled
 from ssmarl.errors import InputError
 from ssmarl.nets.team import Team
@@ -43,19 +44,16 @@ def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
                 f"path.detours: the targets of {env.scenario.name} move with the team, "
                 "and ways are found once an episode"
             )
-    if config.actor.patience > 0 and env.goal_edges != "target":
-        raise InputError(
-            f"actor.patience: agents that steer by the landmarks of {env.scenario.name} have no "
-            "goal of their own to turn aside"
-        )
     shape = (env.world.num_agents, costs)
     if config.in_one_step:
         shape = (1, pooled(env, config.cost_scope).limit.shape[0])
     members = None if config.share else env.world.num_agents
     return Learner(
-        team=Team.create(team_key, config.actor, members),
+        team=Team.create(team_key, config.actor.for_world(env), members),
         values=(
-            Values.create(value_key, costs, config.value) if config.gradient == "score" else None
+            Values.create(value_key, env, (1, costs), config.value)
+            if config.gradient == "score"
+            else None
         ),
         cost=jnp.zeros(shape),
         image=jnp.zeros(shape),
@@ -81,21 +79,9 @@ def iterate(
 
 def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metrics:
     """Everything worth a column: how the team does, and how the update went."""
-    outcome, reports, learner = made.outcome, made.reports, made.learner
+    reports = made.reports
     step, search = reports.step, reports.search
     names = [item.name for item in env.constraints]
-    arrived = outcome.distance[:, -1] < env.world.reach
-    cost = outcome.cost.sum(axis=1)
-    shown = {
-        "reward": outcome.reward.sum(axis=(1, 2)).mean(),
-        "cost": outcome.contacts.sum(axis=(1, 2)).mean() / env.world.num_agents,
-        **{f"cost_{name}": cost[..., c].mean() for c, name in enumerate(names)},
-        "success": arrived.all(axis=-1).mean(),
-        "reach": arrived.mean(),
-        "safe": (outcome.contacts.sum(axis=1) == 0).mean(),
-    }
-    shown = sharing.mean(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), shown))
-    worst = sharing.mean(cost.mean(axis=0)).max(axis=0)
     refused = ~search.accepted
     went = {
         "free": (step.case == Case.FREE) & ~refused,
@@ -114,12 +100,9 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
         **{f"transfer_{row}": reports.transfer[:, 1 + row] for row in range(step.nu.shape[1])},
     }
     return {
-        **shown,
-        **{f"worst_{name}": worst[c] for c, name in enumerate(names)},
+        **outcome_metrics(env, made.outcome, sharing),
         "slack": now.slack,
-        "std": jnp.maximum(
-            jnp.exp(learner.team.actor.log_std), learner.team.actor.least_std
-        ).mean(),
+        **spread(made.learner.team),
         **{name: value.astype(jnp.float32).mean() for name, value in went.items()},
         "explained_reward": made.explained[0],
         **{f"explained_{name}": made.explained[1 + c] for c, name in enumerate(names)},

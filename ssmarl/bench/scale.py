@@ -60,7 +60,7 @@ def measure(n: int) -> Json:
         def drive(state, keys):
             def step(carry, _):
                 state, memory = carry
-                action, memory = policy.act(env.graph(state), memory)
+                action, memory = policy.act(policy.observe(env, state), memory)
                 state, outcome = env.step(state, action)
                 return (state, memory), checksum(outcome)
 

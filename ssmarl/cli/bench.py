@@ -112,6 +112,6 @@ def _table(figures: Json) -> Table:
     for row in figures.get("view", ()):
         table.add_row(
             f"live view, n = {row['n']:,}",
-            f"{row['steps_per_s']:.0f} steps/s, {row['frames_per_s']:.0f} frames/s",
+            f"{row['steps_per_s']:.0f} steps/s, {row['shown_per_s']:.0f} where each is shown",
         )
     return table

@@ -30,7 +30,9 @@ class Eval:
     """Evaluate a policy without action noise; several team sizes give a scalability table."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, or pretrained:NAME."""
+    """Run directory, policy file, pretrained:NAME, orca or cbf."""
+    filter: str | None = None
+    """orca or cbf: replace every action by the nearest one that this method calls safe."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()
@@ -53,10 +55,11 @@ class Eval:
     def run(self) -> None:
         """Evaluate, show, save."""
         use_all_cores()
+        from ssmarl.controllers import controller
         from ssmarl.evaluation.policies import evaluate_policy
-        from ssmarl.policy import load
 
-        policy = load(self.policy)
+        policy = controller(self.policy, shield=self.filter)
+        shown = self.policy if self.filter is None else f"{self.policy} + {self.filter}"
         _check_writable(self.json)
         results: list[Json] = []
         table: Table | None = None
@@ -74,8 +77,8 @@ class Eval:
                     constraints=self.constraint or None,
                     action_limit=self.action_limit,
                 )
-            results.append(result.to_json() | {"policy": self.policy})
-            table = table or _table(result, self.policy)
+            results.append(result.to_json() | {"policy": shown})
+            table = table or _table(result, shown)
             table.add_row(*_row(result))
         if table is not None:
             console.print(table)

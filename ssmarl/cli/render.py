@@ -19,11 +19,13 @@ class Render:
     """Film one episode of a policy, or draw its beginning, ways and end."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, or pretrained:NAME."""
+    """Run directory, policy file, pretrained:NAME, orca or cbf."""
     out: Path
     """A .gif or .mp4 film, or a .png picture."""
     scenario: str | None = None
     """Another than the policy was trained on."""
+    filter: str | None = None
+    """orca or cbf: replace every action by the nearest one that this method calls safe."""
     num_agents: int | None = None
     """Size of the team. None: the policy's own."""
     episode_length: int | None = None
@@ -37,17 +39,17 @@ class Render:
 
     def run(self) -> None:
         """Play, draw, save."""
+        from ssmarl.controllers import controller
         from ssmarl.evaluation.policies import record_policy, world_for
         from ssmarl.pictures.film import save_film
         from ssmarl.pictures.links import links_of
         from ssmarl.pictures.still import save_still
-        from ssmarl.policy import load
 
         if self.every < 1:
             raise InputError(f"every is {self.every}: it must be at least 1")
         if self.out.suffix.lower() not in KINDS:
             raise InputError(f"{self.out}: choose from {', '.join(KINDS)}")
-        policy = load(self.policy)
+        policy = controller(self.policy, shield=self.filter)
         env = world_for(
             policy.card,
             scenario=self.scenario,

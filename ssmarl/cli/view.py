@@ -14,7 +14,7 @@ class View:
     """Watch a policy live in the browser, and move things in its way."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, or pretrained:NAME."""
+    """Run directory, policy file, pretrained:NAME, orca or cbf."""
     host: str = "127.0.0.1"
     """Address to listen on. Others than this machine's own let anyone there watch and steer."""
     port: int = 8000
@@ -22,7 +22,7 @@ class View:
 
     def run(self) -> None:
         """Serve until stopped."""
-        from ssmarl.policy import load
+        from ssmarl.controllers import unshielded
 
         try:
             import uvicorn
@@ -32,7 +32,7 @@ class View:
             raise InputError("the live view needs an extra: pip install 'ssmarl[viewer]'") from None
         if not 1 <= self.port <= 65535:
             raise InputError(f"port is {self.port}: it must be from 1 to 65535")
-        policy = load(self.policy)
+        policy = unshielded(self.policy)
         self._check_free()
         hosts = ["127.0.0.1", "localhost", "[::1]", self.host]
         app = application(policy, self.policy, hosts)

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float
 
 from ssmarl.types import Count, Flag, Key, Scalar
 from ssmarl.world.env import Env, Outcome
-from ssmarl.world.graph import Graph
 from ssmarl.world.state import WorldState
 
 
@@ -19,11 +18,15 @@ from ssmarl.world.state import WorldState
 class Policy(Protocol):
     """Anything that drives a team of any size from what its members see and remember."""
 
-    def blank(self, agents: int) -> Any:
+    def blank(self, agents: int, /) -> Any:
         """The memory at the start of an episode."""
         ...
 
-    def act(self, graph: Graph, memory: Any) -> tuple[Float[Array, "A 2"], Any]:
+    def observe(self, env: Env, state: WorldState, /) -> Any:
+        """What it reads of a moment. Its `overflow`, if any, counts what was left out."""
+        ...
+
+    def act(self, seen: Any, memory: Any, /) -> tuple[Float[Array, "A 2"], Any]:
         """Every agent's action, and what it remembers."""
         ...
 
@@ -75,10 +78,10 @@ def run_episode(env: Env, policy: Policy, key: Key) -> Episode:
 
     def step(carry: tuple, _: None) -> tuple:
         state, memory, tally = carry
-        graph = env.graph(state)
-        action, memory = policy.act(graph, memory)
+        seen = policy.observe(env, state)
+        action, memory = policy.act(seen, memory)
         state, outcome = env.step(state, action)
-        return (state, memory, _add(tally, outcome, graph)), None
+        return (state, memory, _add(tally, outcome, getattr(seen, "overflow", 0))), None
 
     zero = jnp.zeros(agents)
     blank = _Tally(
@@ -110,14 +113,14 @@ def run_episode(env: Env, policy: Policy, key: Key) -> Episode:
     )
 
 
-def _add(tally: _Tally, outcome: Outcome, graph: Graph) -> _Tally:
+def _add(tally: _Tally, outcome: Outcome, unseen: Count | int) -> _Tally:
     return _Tally(
         reward=tally.reward + outcome.reward.sum(),
         contacts=tally.contacts + outcome.contacts,
         cost=tally.cost + outcome.cost,
         collisions=tally.collisions + outcome.collisions,
         distance=outcome.distance,
-        overflow=tally.overflow + graph.overflow + outcome.overflow,
+        overflow=tally.overflow + unseen + outcome.overflow,
     )
 
 

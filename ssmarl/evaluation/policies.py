@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import jax
 
+from ssmarl.controllers import Controller, controller
 from ssmarl.errors import InputError
 from ssmarl.evaluation.evaluate import Result, evaluate
-from ssmarl.policy import Card, Policy, load
+from ssmarl.policy import Card
 from ssmarl.types import Key
 from ssmarl.world.env import Env
 from ssmarl.world.make import find_scenario, make
@@ -56,13 +57,13 @@ def world_for(
     )
 
 
-def record_policy(env: Env, policy: Policy, key: Key) -> Trajectory:
+def record_policy(env: Env, policy: Controller, key: Key) -> Trajectory:
     """One whole episode of a policy without action noise, on the host."""
     play = jax.jit(
         lambda key: record_remembering(
             env,
             key,
-            lambda state, memory, _: policy.act(env.graph(state), memory),
+            lambda state, memory, _: policy.act(policy.observe(env, state), memory),
             policy.blank(env.world.num_agents),
         )
     )
@@ -70,7 +71,7 @@ def record_policy(env: Env, policy: Policy, key: Key) -> Trajectory:
 
 
 def evaluate_policy(
-    policy: Policy | str,
+    policy: Controller | str,
     *,
     scenario: str | None = None,
     num_agents: int | None = None,
@@ -84,7 +85,7 @@ def evaluate_policy(
     """Measures of a policy without action noise, with 95 % confidence intervals.
 
     Args:
-        policy: a policy, or its name as in `load`.
+        policy: a policy, or its name as in `controller`.
         scenario: another than it was trained on; slots become goals.
         num_agents: size of the team; None: the policy's own.
         num_obstacles: None: the scenario's own.
@@ -95,7 +96,7 @@ def evaluate_policy(
         action_limit: of the world; None: unclipped.
     """
     if isinstance(policy, str):
-        policy = load(policy)
+        policy = controller(policy)
     if not 0 <= seed < MOST_SEED:
         raise InputError(f"seed is {seed}: it must be from 0 to {MOST_SEED - 1}")
     env = world_for(

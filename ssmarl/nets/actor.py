@@ -7,12 +7,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ssmarl.errors import InputError
 from ssmarl.nets.dead_ends import Progress, get_away
+from ssmarl.nets.gaussian import Gaussian, bounded
 from ssmarl.nets.layers import LSTM, Linear, Memory
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
 from ssmarl.types import Key
+from ssmarl.world.env import Env
 from ssmarl.world.geometry import direction
 from ssmarl.world.graph import Graph
+from ssmarl.world.state import WorldState
 
 ACTIONS = 2
 
@@ -35,28 +39,18 @@ class ActorConfig:
     mean_bound: float | None = 2.0
     """Means are kept within ± this times the action limit by a tanh; None: free."""
 
+    def for_world(self, env: Env) -> "ActorConfig":
+        """The same for every world; one that cannot work there is refused."""
+        if self.patience > 0 and env.goal_edges != "target":
+            raise InputError(
+                f"actor.patience: agents that steer by the landmarks of {env.scenario.name} have "
+                "no goal of their own to turn aside"
+            )
+        return self
 
-class Gaussian(eqx.Module):
-    """A diagonal Gaussian over actions."""
-
-    mean: Float[Array, "*n 2"]
-    log_std: Float[Array, "*members 2"]
-
-    def sample(self, key: Key) -> Float[Array, "*n 2"]:
-        """A draw."""
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
-
-    def log_prob(self, action: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
-        """Joint log-density of both components."""
-        z = (action - self.mean) * jnp.exp(-self.log_std)
-        return (-0.5 * z**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(axis=-1)
-
-
-def kl_divergence(old: Gaussian, new: Gaussian) -> Float[Array, "*n"]:
-    """KL(old ‖ new), summed over components."""
-    ratio = jnp.exp(2 * (old.log_std - new.log_std))
-    shift = ((old.mean - new.mean) * jnp.exp(-new.log_std)) ** 2
-    return (new.log_std - old.log_std + 0.5 * (ratio + shift - 1)).sum(axis=-1)
+    def build(self, key: Key) -> "Actor":
+        """Untrained."""
+        return Actor(key, self)
 
 
 class Actor(eqx.Module):
@@ -66,9 +60,7 @@ class Actor(eqx.Module):
     lstm: LSTM
     mean: Linear
     log_std: Float[Array, " 2"]
-    least_std: float = eqx.field(static=True)
-    mean_bound: float | None = eqx.field(static=True)
-    patience: int = eqx.field(static=True)
+    config: ActorConfig = eqx.field(static=True)
 
     def __init__(self, key: Key, config: ActorConfig = ActorConfig()):
         keys = jax.random.split(key, 3)
@@ -76,14 +68,17 @@ class Actor(eqx.Module):
         self.lstm = LSTM(keys[1], config.graph.widths[-1], config.memory)
         self.mean = Linear(keys[2], config.memory + config.graph.widths[-1], ACTIONS, 0.1)
         self.log_std = jnp.zeros(ACTIONS) + config.log_std
-        self.least_std = config.least_std
-        self.mean_bound = config.mean_bound
-        self.patience = config.patience
+        self.config = config
+
+    def observe(self, env: Env, state: WorldState) -> Graph:
+        """What it reads of a moment."""
+        return env.graph(state)
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
         blank = jnp.zeros((agents, self.lstm.size))
-        progress = Progress.blank(agents, self.patience) if self.patience > 0 else None
+        patience = self.config.patience
+        progress = Progress.blank(agents, patience) if patience > 0 else None
         return Memory(blank, blank, progress)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
@@ -113,15 +108,24 @@ class Actor(eqx.Module):
         """The graph as the network is shown it, progress one step on, and who insists."""
         if progress is None:
             return graph, None, None
-        return get_away(graph, progress, self.patience)
+        return get_away(graph, progress, self.config.patience)
 
     def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
         """What is seen now and what is remembered → actions."""
-        mean = self.mean(jnp.concatenate([seen, hidden], axis=-1))
-        if self.mean_bound is not None:
-            mean = self.mean_bound * jnp.tanh(mean / self.mean_bound)
-        least = jnp.log(self.least_std) if self.least_std > 0 else -jnp.inf
-        return Gaussian(mean, jnp.maximum(self.log_std, least))
+        return bounded(
+            self.mean(jnp.concatenate([seen, hidden], axis=-1)),
+            self.log_std,
+            mean_bound=self.config.mean_bound,
+            least_std=self.config.least_std,
+        )
+
+    def attention(self, graph: Graph) -> Float[Array, "A K"]:
+        """How much each agent attends to each of its edges (agents, obstacles, goals).
+
+        The mean of the heads of the last round of messages.
+        """
+        _, rounds = self.graph_net(graph)
+        return rounds[-1].mean(axis=-1)
 
 
 def _insisting(policy: Gaussian, graph: Graph, insists: Bool[Array, "*n"] | None) -> Gaussian:

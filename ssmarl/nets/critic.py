@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from ssmarl.nets.layers import LSTM, RELU_GAIN, Linear, Memory
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
 from ssmarl.types import Key
+from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
 
 
@@ -25,6 +26,14 @@ class CriticConfig:
     own_vertex: bool = True
     """Read each agent's own vertex beside the whole team's: for signals that differ by agent.
     False is the paper's critic, one value for the team."""
+
+    def for_world(self, _: Env) -> "CriticConfig":
+        """The same for every world."""
+        return self
+
+    def build(self, key: Key, streams: int) -> "Critic":
+        """Untrained."""
+        return Critic(key, streams, self)
 
 
 class GraphAggregation(eqx.Module):

@@ -1,4 +1,4 @@
-"""Building blocks: linear maps with orthogonal weights, and the LSTM cell."""
+"""Building blocks: linear maps with orthogonal weights, layer normalisation, the LSTM cell."""
 
 import equinox as eqx
 import jax
@@ -25,6 +25,23 @@ class Linear(eqx.Module):
         """W x + b."""
         y = x @ self.weight
         return y if self.bias is None else y + self.bias
+
+
+class LayerNorm(eqx.Module):
+    """Zero mean and unit variance over the last axis, then a learned scale and shift."""
+
+    scale: Float[Array, " size"]
+    shift: Float[Array, " size"]
+
+    def __init__(self, size: int):
+        self.scale = jnp.ones(size)
+        self.shift = jnp.zeros(size)
+
+    def __call__(self, x: Float[Array, "*n size"]) -> Float[Array, "*n size"]:
+        """Normalised."""
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = (centred**2).mean(axis=-1, keepdims=True)
+        return centred * jax.lax.rsqrt(variance + 1e-5) * self.scale + self.shift
 
 
 class Memory(eqx.Module):

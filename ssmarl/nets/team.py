@@ -1,15 +1,27 @@
 """A team's actors: one for all (parameter sharing), or one each."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.errors import InputError
-from ssmarl.nets.actor import Actor, ActorConfig, Gaussian
-from ssmarl.nets.layers import Memory
+from ssmarl.nets.actor import Actor, ActorConfig
+from ssmarl.nets.gaussian import Gaussian
+from ssmarl.nets.recurrent import RecurrentActor, RecurrentActorConfig
+from ssmarl.nets.tem import TemActor, TemConfig
 from ssmarl.types import Count, Key
+from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
+from ssmarl.world.state import WorldState
+
+AnyActor = Actor | RecurrentActor | TemActor
+AnyActorConfig = ActorConfig | RecurrentActorConfig | TemConfig
+"""Told apart by their fields, as read from a file. To add one: nets/recurrent.py shows the way."""
+Memory = Any
+"""Whatever the actor remembers."""
 
 
 class Team(eqx.Module):
@@ -19,67 +31,69 @@ class Team(eqx.Module):
     and acts for itself alone.
     """
 
-    actor: Actor
+    actor: AnyActor
     """Shared, or every leaf with a leading axis A."""
     members: int | None = eqx.field(static=True)
     """None: one actor for any number of agents. Otherwise the number of agents, one actor each."""
 
     @staticmethod
-    def create(key: Key, config: ActorConfig, members: int | None = None) -> "Team":
+    def create(key: Key, config: AnyActorConfig, members: int | None = None) -> "Team":
         """Untrained; members start alike or different like their keys."""
 
         @jax.jit  # operation by operation this takes seconds
-        def build(key: Key) -> Actor:
+        def build(key: Key) -> AnyActor:
             if members is None:
-                return Actor(key, config)
-            return jax.vmap(lambda key: Actor(key, config))(jax.random.split(key, members))
+                return config.build(key)
+            return jax.vmap(config.build)(jax.random.split(key, members))
 
         return Team(build(key), members)
+
+    def observe(self, env: Env, state: WorldState) -> Any:
+        """What its networks read of a moment."""
+        return self.actor.observe(env, state)
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
         return self.actor.blank(agents)
 
-    def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
+    def __call__(self, seen: Any, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""
         if self.members is None:
-            return self.actor(graph, memory)
-        agents = graph.goals.mask.shape[0]
+            return self.actor(seen, memory)
+        agents = jax.tree.leaves(memory)[0].shape[0]
         if agents != self.members:
             raise InputError(
                 f"this policy has one network for each of {self.members} agents: "
                 f"it cannot drive {agents}"
             )
 
-        def one(actor: Actor, agent: Count) -> tuple[Gaussian, Memory]:
-            policy, after = actor(graph, memory)
+        def one(actor: AnyActor, agent: Count) -> tuple[Gaussian, Memory]:
+            policy, after = actor(seen, memory)
             return Gaussian(policy.mean[agent], policy.log_std), jax.tree.map(
                 lambda leaf: leaf[agent], after
             )
 
         return eqx.filter_vmap(one)(self.actor, jnp.arange(agents))
 
+    @property
+    def attends(self) -> bool:
+        """Whether its networks weigh the edges of the graph."""
+        return isinstance(self.actor, Actor)
+
     def attention(self, graph: Graph) -> Float[Array, "A K"]:
-        """How much each agent attends to each of its edges (agents, obstacles, goals).
-
-        The mean of the heads of the last round of messages.
-        """
-
-        def last(actor: Actor) -> Float[Array, "A K"]:
-            _, rounds = actor.graph_net(graph)
-            return rounds[-1].mean(axis=-1)
-
+        """How much each agent attends to each of its edges (agents, obstacles, goals)."""
+        assert isinstance(self.actor, Actor), "only where it attends"
         if self.members is None:
-            return last(self.actor)
-        return jnp.einsum("aak->ak", jax.vmap(last)(self.actor))
+            return self.actor.attention(graph)
+        return jnp.einsum("aak->ak", jax.vmap(lambda actor: actor.attention(graph))(self.actor))
 
-    def member(self, agent: Count) -> Actor:
+    def member(self, agent: Count) -> AnyActor:
         """The actor of an agent."""
         if self.members is None:
             return self.actor
         return jax.tree.map(lambda leaf: leaf[agent], self.actor)
 
-    def replaced(self, agent: Count, actor: Actor) -> "Team":
+    def replaced(self, agent: Count, actor: AnyActor) -> "Team":
         """With another actor for one agent, or for all where they share."""
         if self.members is None:
             return Team(actor, None)

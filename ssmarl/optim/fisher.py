@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.nets.actor import Gaussian
+from ssmarl.nets.gaussian import Gaussian
 
 Tree = Any
 

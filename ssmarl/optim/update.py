@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ssmarl.nets.actor import Gaussian, kl_divergence
+from ssmarl.nets.gaussian import Gaussian, kl_divergence
 from ssmarl.optim.cg import conjugate_gradient, dot
 from ssmarl.optim.fisher import fisher_product
 from ssmarl.optim.linesearch import Promise, Search, backtrack

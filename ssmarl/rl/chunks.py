@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from ssmarl.nets.layers import Memory
+from ssmarl.nets.team import Memory
 from ssmarl.types import Key
 
 Tree = Any

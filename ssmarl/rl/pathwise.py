@@ -23,8 +23,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from ssmarl.nets.layers import Memory
-from ssmarl.nets.team import Team
+from ssmarl.nets.team import Memory, Team
 from ssmarl.rl.detours import Ways, find_detours
 from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward, urgency
 from ssmarl.types import Key
@@ -91,7 +90,7 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
             hidden=bounded(config.keep, most, memory.hidden),
             cell=bounded(config.keep, most, memory.cell),
         )
-        policy, new_memory = team(env.graph(state), memory)
+        policy, new_memory = team(team.observe(env, state), memory)
         action = policy.sample(key)
         new_state, outcome = straight_through(env, state, action)
         applied = action + stop_gradient(applied_action(env.world, action) - action)

@@ -1,16 +1,15 @@
 """Whole episodes of a stochastic team, recorded for an update.
 
-States are stored, not graphs: a graph is several times as large and is rebuilt where it is needed.
-Every rollout is one whole episode from a fresh start, so nothing is carried from one iteration to
-the next but the parameters.
+States are stored, not what is seen of them: that is several times as large, and made anew where it
+is needed. Every rollout is one whole episode from a fresh start, so nothing is carried from one
+iteration to the next but the parameters.
 """
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from ssmarl.nets.layers import Memory
-from ssmarl.nets.team import Team
+from ssmarl.nets.team import Memory, Team
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.state import WorldState
@@ -28,14 +27,14 @@ class Rollout(eqx.Module):
     outcome: Outcome
 
 
-def play(env: Env, team: Team, key: Key) -> tuple[Rollout, WorldState]:
-    """One episode, and the state in which it was cut off."""
+def play(env: Env, team: Team, key: Key, *, noise: bool = True) -> tuple[Rollout, WorldState]:
+    """One episode, and the state in which it was cut off. Without noise, means are the actions."""
     start_key, noise_key = jax.random.split(key)
 
     def step(carry: tuple, key: Key) -> tuple:
         state, memory = carry
-        policy, new_memory = team(env.graph(state), memory)
-        action = policy.sample(key)
+        policy, new_memory = team(team.observe(env, state), memory)
+        action = policy.sample(key) if noise else policy.mean
         new_state, outcome = env.step(state, action)
         row = Rollout(state, memory, action, policy.log_prob(action), outcome)
         return (new_state, new_memory), row

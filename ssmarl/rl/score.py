@@ -1,40 +1,42 @@
 """Learning from what happened: the paper's surrogates, from likelihood ratios and advantages."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.nets.actor import Actor, Gaussian
-from ssmarl.nets.layers import Memory
-from ssmarl.world.graph import Graph
+from ssmarl.nets.gaussian import Gaussian
+from ssmarl.nets.team import AnyActor, Memory
+from ssmarl.types import Count
 
 
 class Sight(eqx.Module):
     """What actors saw and remembered: N chunks of L steps."""
 
-    graph: Graph
+    seen: Any
     """[N, L, …]"""
     memory: Memory
     """At the beginning of each chunk [N, A, H]."""
 
-    def policy(self, actor: Actor) -> Gaussian:
+    def policy(self, actor: AnyActor) -> Gaussian:
         """What an actor would do there, in every agent's place [N, L, A, 2]."""
         means, log_std = jax.vmap(self._chunk, in_axes=(None, 0, 0), out_axes=(0, None))(
-            actor, self.graph, self.memory
+            actor, self.seen, self.memory
         )
         return Gaussian(means, log_std)
 
     @staticmethod
     def _chunk(
-        actor: Actor, graph: Graph, memory: Memory
+        actor: AnyActor, seen: Any, memory: Memory
     ) -> tuple[Float[Array, "L A 2"], Float[Array, " 2"]]:
-        policy, _ = actor.unroll(graph, memory)
+        policy, _ = actor.unroll(seen, memory)
         return policy.mean, policy.log_std
 
     def weight(self, agents: Float[Array, " A"]) -> Float[Array, "N L A"]:
         """Of each distribution of `policy`, given every agent's: summing to 1 if those do."""
-        chunks, steps = self.graph.goals.mask.shape[:2]
+        chunks, steps = jax.tree.leaves(self.seen)[0].shape[:2]
         return jnp.broadcast_to(agents / (chunks * steps), (chunks, steps, agents.shape[0]))
 
     def some(self, chosen: Array) -> "Sight":
@@ -51,14 +53,20 @@ class Samples(eqx.Module):
     advantage: Float[Array, "N L A R"]
     """Of the reward, then of each cost, un-normalised."""
 
-    def ratio(self, actor: Actor) -> Float[Array, "N L A"]:
+    def ratio(self, actor: AnyActor) -> Float[Array, "N L A"]:
         """π_new/π_old of the actions taken."""
         return jnp.exp(self.sight.policy(actor).log_prob(self.action) - self.log_prob)
+
+    def changed(self, before: AnyActor, after: AnyActor, agent: Count) -> Float[Array, "N L 1"]:
+        """π_after/π_before of an agent's own actions: its share of the factor M."""
+        new, old = self.sight.policy(after), self.sight.policy(before)
+        ratio = jnp.exp(new.log_prob(self.action) - old.log_prob(self.action))
+        return ratio[..., agent][..., None]
 
 
 def surrogate(
     samples: Samples,
-    actor: Actor,
+    actor: AnyActor,
     factor: Float[Array, "N L A"],
     who: Float[Array, "A R rows"],
     parts: int,

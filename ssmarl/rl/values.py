@@ -10,21 +10,24 @@ import optax
 from jaxtyping import Array, Float
 
 from ssmarl.nets.critic import Critic, CriticConfig
-from ssmarl.nets.layers import Memory
+from ssmarl.nets.recurrent import RecurrentCritic, RecurrentCriticConfig
+from ssmarl.nets.team import Memory
 from ssmarl.optim.update import Sharing
 from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks
 from ssmarl.rl.normalise import Normaliser
 from ssmarl.types import Key
-from ssmarl.world.graph import Graph
+from ssmarl.world.env import Env
 
 Tree = Any
+AnyCritic = Critic | RecurrentCritic
+AnyCriticConfig = CriticConfig | RecurrentCriticConfig
 
 
 @dataclass(frozen=True)
 class ValueConfig:
     """How critics are built and fitted."""
 
-    critic: CriticConfig = CriticConfig()
+    critic: AnyCriticConfig = CriticConfig()
     learning_rate: float = 2e-3
     """Of Adam (paper: 7e-3)."""
     epsilon: float = 1e-5
@@ -49,50 +52,46 @@ class ValueConfig:
 
 
 class Values(eqx.Module):
-    """A critic of the reward, a critic of the costs, and the scale of each stream's returns."""
+    """Critics, each of one or several streams, and the scale of each stream's returns."""
 
-    reward: Critic
-    cost: Critic
+    critics: tuple[AnyCritic, ...]
     scale: Normaliser
     optimiser: optax.OptState
 
     @staticmethod
-    def create(key: Key, costs: int, config: ValueConfig) -> "Values":
-        """Untrained."""
+    def create(key: Key, env: Env, streams: tuple[int, ...], config: ValueConfig) -> "Values":
+        """Untrained critics, one for each number of streams."""
+        critic = config.critic.for_world(env)
 
         @jax.jit  # operation by operation this takes seconds
-        def build(key: Key) -> tuple[Critic, Critic]:
-            keys = jax.random.split(key)
-            return Critic(keys[0], 1, config.critic), Critic(keys[1], costs, config.critic)
+        def build(key: Key) -> tuple[AnyCritic, ...]:
+            keys = jax.random.split(key, len(streams))
+            return tuple(critic.build(key, count) for key, count in zip(keys, streams, strict=True))
 
         critics: Tree = build(key)
-        return Values(
-            critics[0], critics[1], Normaliser.blank(1 + costs), config.optimiser().init(critics)
-        )
+        return Values(critics, Normaliser.blank(sum(streams)), config.optimiser().init(critics))
 
-    def unroll(self, graph: Graph) -> tuple[Float[Array, "T A S"], tuple[Memory, Memory]]:
-        """Values of one episode in the signals' own units, reward first; the critics' memories."""
-        blank = self.reward.blank(graph.goals.mask.shape[1])
-        reward, reward_trace = self.reward.unroll(graph, blank)
-        cost, cost_trace = self.cost.unroll(graph, blank)
-        values = self.scale.unscale(jnp.concatenate([reward, cost], axis=-1))
-        return values, (reward_trace, cost_trace)
+    def unroll(self, seen: Any, agents: int) -> tuple[Float[Array, "T A S"], tuple[Memory, ...]]:
+        """Values of one episode in the signals' own units; the critics' memories."""
+        both = [critic.unroll(seen, critic.blank(agents)) for critic in self.critics]
+        values = jnp.concatenate([value for value, _ in both], axis=-1)
+        return self.scale.unscale(values), tuple(trace for _, trace in both)
 
 
 def fit(
     values: Values,
-    graph: Graph,
-    traces: tuple[Memory, Memory],
+    seen: Any,
+    traces: tuple[Memory, ...],
     returns: Float[Array, "E T A S"],
     key: Key,
     config: ValueConfig,
     length: int,
     sharing: Sharing,
 ) -> Values:
-    """Critics nearer to the returns of E episodes. Graph and traces have axes [E, T, …]."""
+    """Critics nearer to the returns of E episodes. What was seen and traces have axes [E, T, …]."""
     scale = sharing.mean(values.scale.update(returns))
     chunks = (
-        in_chunks(graph, length),
+        in_chunks(seen, length),
         first_of_chunks([before_each_step(trace) for trace in traces], length),
         in_chunks(scale.scale(returns), length),
     )
@@ -100,10 +99,10 @@ def fit(
     size = count // min(config.minibatches, count)
     optimiser = config.optimiser()
 
-    def loss(critics: tuple[Critic, Critic], batch: tuple) -> Float[Array, ""]:
-        graph, memories, target = batch
+    def loss(critics: tuple[AnyCritic, ...], batch: tuple) -> Float[Array, ""]:
+        seen, memories, target = batch
         predicted = [
-            jax.vmap(critic.unroll)(graph, memory)[0]
+            jax.vmap(critic.unroll)(seen, memory)[0]
             for critic, memory in zip(critics, memories, strict=True)
         ]
         return optax.losses.huber_loss(
@@ -121,9 +120,9 @@ def fit(
         jax.random.split(key, config.epochs)
     )
     batches = orders[:, : size * (count // size)].reshape(-1, size)
-    start: Tree = ((values.reward, values.cost), values.optimiser)
-    ((reward, cost), state), _ = jax.lax.scan(improve, start, batches)
-    return Values(reward, cost, scale, state)
+    start: Tree = (values.critics, values.optimiser)
+    (critics, state), _ = jax.lax.scan(improve, start, batches)
+    return Values(critics, scale, state)
 
 
 def explained_variance(

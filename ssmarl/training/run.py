@@ -24,6 +24,7 @@ from ssmarl.algorithms.algorithm import State
 from ssmarl.errors import InputError
 from ssmarl.evaluation.evaluate import Result, evaluate
 from ssmarl.evaluation.policies import MOST_SEED
+from ssmarl.nets.team import Team
 from ssmarl.policy import FILE, Card, Policy, load, save_policy
 from ssmarl.training import files
 from ssmarl.training.config import TrainConfig, run_directory
@@ -205,7 +206,8 @@ _NOT_EVALUATED: Row = dict.fromkeys(EVALUATED, math.nan)
 
 def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list[Env]) -> Row:
     """The policy without noise, and the file of the best so far."""
-    policy = Policy(jax.device_get(config.algorithm.team(position.state)), _card(config, 0))
+    team = jax.device_get(config.algorithm.team(position.state))
+    policy = Policy(team, _card(config, team, 0))
     results: list[Result] = [
         evaluate(
             env, policy, episodes=config.evaluate_episodes, seed=MOST_SEED + config.seed % MOST_SEED
@@ -216,7 +218,7 @@ def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list
     if now.better_than(position.best):
         position.best = now
         training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
-        save_policy(folder / FILE, Policy(policy.team, _card(config, position.done)), training)
+        save_policy(folder / FILE, Policy(team, _card(config, team, position.done)), training)
 
     def mean(name: str) -> float:
         return sum(result.figures[name] for result in results) / len(results)
@@ -225,7 +227,7 @@ def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list
     return {name: mean(figure) for name, figure in zip(EVALUATED, figures, strict=True)}
 
 
-def _card(config: TrainConfig, done: int) -> Card:
+def _card(config: TrainConfig, team: Team, done: int) -> Card:
     """What the policy after `done` iterations says of itself."""
     env = max(config.reported_worlds(), key=lambda env: env.world.num_agents)
     return Card(
@@ -234,8 +236,8 @@ def _card(config: TrainConfig, done: int) -> Card:
         goal_edges=env.goal_edges,
         action_limit=config.action_limit,
         constraints=config.constraints,
-        members=None if config.settings.share else env.world.num_agents,
-        actor=config.settings.actor,
+        members=team.members,
+        actor=team.actor.config,
         algorithm=config.algo,
         steps=done * config.settings.environments * env.world.episode_length,
         seed=config.seed,

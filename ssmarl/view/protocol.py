@@ -81,12 +81,17 @@ def _speed(name: str, value: Any) -> float:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or ".py" in value:  # pages never run files
-        raise InputError(f"{name}: it must be the name of a scenario")
+        raise InputError(f"{name}: it must be a name")
     return value
+
+
+def _text_or_none(name: str, value: Any) -> str | None:
+    return None if value is None else _text(name, value)
 
 
 KINDS: dict[str, dict[str, Callable[[str, Any], Any]]] = {
     "configure": {"scenario": _text, "agents": _whole, "seed": _whole},
+    "filter": {"name": _text_or_none},
     "restart": {"seed": _whole},
     "play": {},
     "pause": {},

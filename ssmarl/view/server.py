@@ -19,6 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ssmarl.classical import SHIELDS
+from ssmarl.controllers import Classical
 from ssmarl.errors import InputError
 from ssmarl.policy import Policy
 from ssmarl.types import Json
@@ -27,7 +29,7 @@ from ssmarl.view.session import MOST_AGENTS, Session, Stages
 from ssmarl.world.scenarios import SCENARIOS
 
 MOST_VIEWERS = 16
-SMOOTH = 1 / 30
+SMOOTH = 1 / 60
 """Seconds between frames below which steps are shown in batches."""
 FILES = {"": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
 SECURITY = {
@@ -37,7 +39,7 @@ SECURITY = {
 }
 
 
-def application(policy: Policy, name: str, hosts: list[str]) -> Starlette:
+def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Starlette:
     """The page and its websocket.
 
     Args:
@@ -47,7 +49,9 @@ def application(policy: Policy, name: str, hosts: list[str]) -> Starlette:
             elsewhere reaches it by renaming its own host.
     """
     stages = Stages(policy)
-    stages.get(policy.card.scenario, None)  # what cannot be shown is refused now, not to each page
+    stages.get(
+        policy.card.scenario, None, None
+    )  # what cannot be shown is refused now, not to each page
     viewers: set[WebSocket] = set()
 
     async def watch(socket: WebSocket) -> None:
@@ -102,7 +106,7 @@ class Viewer:
             request = parse(text)
             async with self.busy:
                 changed = await run_in_threadpool(self.apply, request)
-                if request.kind in ("configure", "restart"):
+                if request.kind in ("configure", "restart", "filter"):
                     await self.send(self.session.world())
                 if changed:
                     await self.send(self.session.frame(self.playback.hovered))
@@ -116,6 +120,7 @@ class Viewer:
         actions: dict[str, Callable[..., Any]] = {
             "configure": session.configure,
             "restart": session.restart,
+            "filter": session.use_filter,
             "move": session.move,
             "add": session.add,
         }
@@ -165,6 +170,7 @@ class Viewer:
             "type": "hello",
             "policy": self.name,
             "scenarios": scenarios,
+            "filters": list(SHIELDS) if card.goal_edges == "target" else [],
             "most_agents": MOST_AGENTS,
         }
 

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ssmarl.controllers import Classical, Controller, with_shield
 from ssmarl.errors import InputError
 from ssmarl.evaluation.policies import world_for
-from ssmarl.nets.layers import Memory
+from ssmarl.nets.team import Memory
 from ssmarl.pictures.links import Links, links_at
 from ssmarl.policy import Policy
 from ssmarl.types import Json
@@ -48,6 +49,7 @@ class Shown(eqx.Module):
 class Stage:
     """A world with spare obstacles, and its compiled functions."""
 
+    policy: Controller
     env: Env
     """As the scenario has it; what follows has room for more obstacles."""
     reset: Any
@@ -61,17 +63,17 @@ class Stage:
 class Stages:
     """The worlds that a policy has been seen in, compiled once for all viewers."""
 
-    def __init__(self, policy: Policy):
+    def __init__(self, policy: Policy | Classical):
         self.policy = policy
         self._lock = threading.Lock()
-        self._made: OrderedDict[tuple[str, int | None], Stage] = OrderedDict()
+        self._made: OrderedDict[tuple[str, int | None, str | None], Stage] = OrderedDict()
 
-    def get(self, scenario: str, agents: int | None) -> Stage:
-        """The world of that name and size."""
+    def get(self, scenario: str, agents: int | None, shield: str | None) -> Stage:
+        """The world of that name and size, with the policy behind that filter."""
         with self._lock:
-            key = (scenario, agents)
+            key = (scenario, agents, shield)
             if key not in self._made:
-                self._made[key] = _stage(self.policy, scenario, agents)
+                self._made[key] = _stage(with_shield(self.policy, shield), scenario, agents)
                 if len(self._made) > MOST_STAGES:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
@@ -86,6 +88,7 @@ class Session:
         self.stage: Stage
         self.state: WorldState
         self.memory: Memory
+        self.filter: str | None = None
         self.configure(stages.policy.card.scenario, None, 0)
 
     def configure(self, scenario: str, agents: int | None, seed: int) -> None:
@@ -93,9 +96,19 @@ class Session:
         if agents is not None and not 1 <= agents <= MOST_AGENTS:
             raise InputError(f"agents is {agents}: it must be from 1 to {MOST_AGENTS}")
         _check_seed(seed)
-        self.stage = self.stages.get(scenario, agents)
+        self.stage = self.stages.get(scenario, agents, self.filter)
         self.restart(seed)
-        # Compile now, while the viewer waits anyway, and not at the first step or glance.
+        self._compile()
+
+    def use_filter(self, name: str | None) -> None:
+        """Make the policy's actions safe from now on, by that method or none."""
+        scenario, agents = self.stage.env.scenario.name, self.stage.env.world.num_agents
+        self.stage = self.stages.get(scenario, agents, name)
+        self.filter = name
+        self._compile()
+
+    def _compile(self) -> None:
+        """Now, while the viewer waits anyway, and not at the first step or glance."""
         jax.block_until_ready((self._links(0), self.stage.advance(self.state, self.memory)))
 
     def restart(self, seed: int) -> None:
@@ -106,7 +119,7 @@ class Session:
         self.seed = seed
         self.obstacles = env.world.num_obstacles
         self.state = _with_spare(env, state)
-        self.memory = self.stages.policy.blank(env.world.num_agents)
+        self.memory = self.stage.policy.blank(env.world.num_agents)
         self.reward = 0.0
         self.cost = np.zeros(len(env.constraints))
         self.shown: Shown | None = None
@@ -151,6 +164,7 @@ class Session:
             "scenario": env.scenario.name,
             "agents": env.world.num_agents,
             "seed": self.seed,
+            "filter": self.filter,
             "side": env.world.side,
             "agent_radius": env.world.agent_radius,
             "goal_radius": env.world.goal_radius,
@@ -199,13 +213,13 @@ class Session:
         return jnp.array([x, y], self.state.position.dtype)
 
 
-def _stage(policy: Policy, scenario: str, agents: int | None) -> Stage:
+def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
     env = world_for(policy.card, scenario=scenario, num_agents=agents)
     world = dataclasses.replace(env.world, num_obstacles=env.world.num_obstacles + SPARE)
     wide = dataclasses.replace(env, world=world)
 
     def advance(state: WorldState, memory: Memory) -> tuple[WorldState, Memory, Shown]:
-        action, memory = policy.act(wide.graph(state), memory)
+        action, memory = policy.act(policy.observe(wide, state), memory)
         state, outcome = wide.step(state, action)
         shown = Shown(
             contacts=outcome.contacts,
@@ -216,6 +230,7 @@ def _stage(policy: Policy, scenario: str, agents: int | None) -> Stage:
         return state, memory, shown
 
     return Stage(
+        policy,
         env,
         jax.jit(env.reset),
         jax.jit(advance),

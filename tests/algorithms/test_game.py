@@ -15,8 +15,9 @@ import ssmarl
 from ssmarl.algorithms.learner import SsmarlConfig
 from ssmarl.algorithms.scope import pooled
 from ssmarl.algorithms.ssmarl import SSMARL
-from ssmarl.nets.actor import ActorConfig, Gaussian
+from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.gaussian import Gaussian
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.optim.step import Case
 from ssmarl.optim.update import StepConfig, constrained_update

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.algorithms.by_score import changed
 from ssmarl.algorithms.learner import PAPER, SsmarlConfig
 from ssmarl.algorithms.ssmarl import SSMARL
 from ssmarl.nets.actor import ActorConfig
@@ -152,7 +151,7 @@ def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
         return (np.exp(-0.5 * z**2) / (std * np.sqrt(2 * np.pi))).prod(axis=-1)
 
     expected = (density(policy_new) / density(policy_old))[..., 1]
-    mine = changed(data, team.actor, new, jnp.asarray(1))
+    mine = data.changed(team.actor, new, jnp.asarray(1))
     np.testing.assert_allclose(mine[..., 0], expected, rtol=1e-3)
 
 
@@ -182,13 +181,13 @@ def test_critics_learn_the_returns_of_their_streams():
     distance = jnp.linalg.norm(states.position - states.target, axis=-1)
     signal = jnp.broadcast_to(distance[:, None], (16, 5, 2))
     returns = jnp.stack([1000 * signal, signal, 5 - 0.01 * signal], axis=-1)
-    values = Values.create(KEY, 2, config)
+    values = Values.create(KEY, env, (1, 2), config)
 
     @eqx.filter_jit
     def run(values):
-        before, traces = jax.vmap(values.unroll)(graph)
+        before, traces = jax.vmap(lambda graph: values.unroll(graph, 2))(graph)
         fitted = fit(values, graph, traces, returns, KEY, config, 5, Sharing())
-        after, _ = jax.vmap(fitted.unroll)(graph)
+        after, _ = jax.vmap(lambda graph: fitted.unroll(graph, 2))(graph)
         return [explained_variance(v, returns, Sharing()) for v in (before, after)]
 
     before, after = run(values)

@@ -27,6 +27,9 @@ class Homing(eqx.Module):
     def blank(self, agents):
         return jnp.zeros(agents)
 
+    def observe(self, env, state):
+        return env.graph(state)
+
     def act(self, graph, memory):
         relative = graph.goals.feature[:, 0]
         return self.gain * relative[:, :2] + relative[:, 2:], memory + 1

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.nets.actor import Actor, ActorConfig, Gaussian, kl_divergence
+from ssmarl.nets.actor import Actor, ActorConfig
 from ssmarl.nets.encoding import Encoding, encode
+from ssmarl.nets.gaussian import Gaussian, kl_divergence
 from ssmarl.nets.layers import LSTM, Memory
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.world.graph import Edges

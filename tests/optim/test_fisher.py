@@ -7,8 +7,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import ssmarl
-from ssmarl.nets.actor import Actor, ActorConfig, Gaussian, kl_divergence
+from ssmarl.nets.actor import Actor, ActorConfig
 from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.gaussian import Gaussian, kl_divergence
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.optim.fisher import fisher_product
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ssmarl.nets.actor import Gaussian
+from ssmarl.nets.gaussian import Gaussian
 from ssmarl.optim.step import Case
 from ssmarl.optim.update import Sharing, StepConfig, constrained_update
 

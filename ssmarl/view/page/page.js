@@ -21,6 +21,7 @@ function hello(message) {
   at("policy").textContent = message.policy;
   at("agents").max = message.most_agents;
   at("scenario").replaceChildren(...message.scenarios.map((name) => new Option(name, name)));
+  at("filter").append(...message.filters.map((name) => new Option(name, name)));
 }
 
 function setWorld(message) {
@@ -30,6 +31,7 @@ function setWorld(message) {
   at("scenario").value = world.scenario;
   at("agents").value = world.agents;
   at("seed").value = world.seed;
+  at("filter").value = world.filter ?? "";
   at("meters").replaceChildren(...world.constraints.map((constraint) => {
     const meter = document.createElement("div");
     meter.className = "meter";
@@ -166,6 +168,10 @@ at("choice").addEventListener("submit", (event) => {
   say("preparing …");
   send({ type: "configure", scenario: at("scenario").value,
     agents: Number(at("agents").value), seed: Number(at("seed").value) });
+});
+at("filter").addEventListener("change", () => {
+  say("preparing …");
+  send({ type: "filter", name: at("filter").value || null });
 });
 function setPlaying(value) {
   playing = value;

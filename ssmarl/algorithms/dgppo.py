@@ -1,0 +1,131 @@
+"""DGPPO: PPO that learns a discrete graph control barrier function, and obeys it.
+
+After Zhang et al., "Discrete GCBF Proximal Policy Optimization for Multi-Agent Safe Optimal
+Control" (2025) and its public code. h > 0 says an agent overlaps something; V^h, the worst h still
+to come under the present policy, is learned on episodes without noise. Where a step lets V^h grow
+faster than a barrier function may,
+
+    (V^h(x') − V^h(x))/dt + α V^h(x) + ε > 0,
+
+the action is blamed for the excess and not praised for anything else. Deviations:
+docs/baselines.md.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.algorithms.algorithm import Metrics
+from ssmarl.algorithms.judged import Judged
+from ssmarl.algorithms.ppo import Now, PpoConfig, PpoLearner, Recipe, algorithm, standardised
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.rl.chunks import chunk_length
+from ssmarl.rl.rollout import play
+from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
+from ssmarl.types import Key
+from ssmarl.world.env import Env
+from ssmarl.world.geometry import length
+from ssmarl.world.graph import Graph
+
+_GRAPH = GraphNetConfig(encoding=Encoding(ahead=0.8))
+
+
+@dataclass(frozen=True)
+class DgppoConfig(PpoConfig):
+    """Settings of PPO, and of the barrier."""
+
+    collision_reward: float = 0.0
+    """Contacts are the barrier's business."""
+    clip: float = 0.25
+    """Largest change of a likelihood ratio that is praised (DGPPO's)."""
+    learning_rate: float = 3e-4
+    """Of the actor's Adam (DGPPO's)."""
+    alpha: float = 3.0
+    """By which share a second V^h may approach 0 (DGPPO's is 10 at dt = 0.03: the same α·dt)."""
+    slack: float = 0.01
+    """ε, by which steps must be safer than needed (DGPPO's)."""
+    barrier_weight: float = 1.0
+    """Of the blame; doubled after half and after three quarters of training (DGPPO's)."""
+    actor: ActorConfig = ActorConfig(graph=_GRAPH)
+    value: ValueConfig = ValueConfig(
+        critic=CriticConfig(graph=_GRAPH), learning_rate=1e-3, epochs=8
+    )
+
+
+def danger(env: Env, graph: Graph) -> Float[Array, " A"]:
+    """h: how deep each agent overlaps whatever is nearest, in metres; negative: room left."""
+    own = env.world.agent_radius
+    depth = [
+        jnp.where(edges.mask, own + edges.radius - length(edges.feature[..., :2]), -jnp.inf)
+        for edges in (graph.agents, graph.obstacles)
+    ]
+    deepest = jnp.concatenate(depth, axis=1).max(axis=1, initial=-env.world.perception)
+    return deepest
+
+
+def worst_ahead(
+    h: Float[Array, "T A"], value: Float[Array, "T A"], gamma: float, lam: float
+) -> Float[Array, "T A"]:
+    """The worst h from each moment on, discounted.
+
+    Q_t = (1 − γ) h_t + γ max(h_t, Q'_{t+1}), where Q' mixes what was seen later (λ) with what the
+    critic expects there.
+    """
+
+    def back(later: Float[Array, " A"], now: tuple) -> tuple:
+        h, expected = now
+        ahead = (1 - lam) * expected + lam * later
+        worst = (1 - gamma) * h + gamma * jnp.maximum(h, ahead)
+        return worst, worst
+
+    following = jnp.concatenate([value[1:], value[-1:]])
+    _, worst = jax.lax.scan(back, value[-1], (h, following), reverse=True)
+    return worst
+
+
+def start(env: Env, config: DgppoConfig, key: Key) -> Values:
+    """The critic V^h."""
+    return Values.create(key, env, (1,), config.value)
+
+
+def praise(
+    env: Env, config: DgppoConfig, learner: PpoLearner, judged: Judged, now: Now
+) -> tuple[Float[Array, "E T A"], Values, Metrics]:
+    """The reward's advantage where the barrier holds, blame for the excess elsewhere."""
+    barrier: Values = learner.own
+    agents = env.world.num_agents
+    value = jax.vmap(lambda seen: barrier.unroll(seen, agents)[0][..., 0])(judged.seen)
+    following = jnp.concatenate([value[:, 1:], value[:, -1:]], axis=1)
+    excess = (following - value) / env.world.dt + config.alpha * value + config.slack
+    weight = config.barrier_weight * 2.0 ** ((now.progress >= 0.5) * 1.0 + (now.progress >= 0.75))
+    gain = standardised(judged.advantage[..., 0], now.sharing)
+    advantage = jnp.where(excess > 0, -weight * excess, gain)
+
+    # V^h is of the policy without noise, so it learns from episodes without.
+    quiet, _ = jax.vmap(lambda key: play(env, learner.team, key, noise=False))(now.keys)
+    seen = jax.vmap(jax.vmap(env.graph))(quiet.state)
+    h = jax.vmap(jax.vmap(lambda graph: danger(env, graph)))(seen)
+    expected, traces = jax.vmap(lambda seen: barrier.unroll(seen, agents))(seen)
+    target = jax.vmap(lambda h, v: worst_ahead(h, v, config.gamma, config.lam))(
+        h, expected[..., 0]
+    )[..., None]
+    length = chunk_length(env.world.episode_length, config.chunk)
+    fitted = fit(barrier, seen, traces, target, now.key, config.value, length, now.sharing)
+    told = {
+        "unsafe": now.sharing.mean((excess > 0).astype(jnp.float32).mean()),
+        "explained_barrier": explained_variance(expected, target, now.sharing)[0],
+    }
+    return advantage, fitted, told
+
+
+DGPPO = algorithm(
+    "dgppo",
+    "PPO under a learned discrete graph control barrier function",
+    {"default": DgppoConfig()},
+    Recipe(praise, own=start),
+)

@@ -1,0 +1,62 @@
+"""MAPPO-Lagrangian: PPO on the reward minus priced costs; prices rise while a limit is exceeded.
+
+After Gu et al., "Safe Multi-Agent Reinforcement Learning for Multi-Robot Control" (2023) and its
+public code: one actor each in random order with the factor M. Deviations: docs/baselines.md.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.algorithms.algorithm import Metrics
+from ssmarl.algorithms.judged import Judged
+from ssmarl.algorithms.ppo import Now, PpoConfig, PpoLearner, Recipe, algorithm, standardised
+from ssmarl.types import Key
+from ssmarl.world.env import Env
+
+
+@dataclass(frozen=True)
+class LagrangianConfig(PpoConfig):
+    """Settings of PPO, and of the multipliers."""
+
+    share: bool = False
+    """Each agent has its own network (as published), or all share one."""
+    collision_reward: float = 0.0
+    """Contacts are constrained, not priced in the reward."""
+    multiplier: float = 0.78
+    """Of every constraint at the start (published code)."""
+    multiplier_rate: float = 0.02
+    """By which it changes an iteration per unit of cost above or below the limit."""
+
+
+def start(env: Env, config: LagrangianConfig, _: Key) -> Float[Array, "turns C"]:
+    """One multiplier for each constraint, of every agent or of the team."""
+    turns = 1 if config.share else env.world.num_agents
+    return jnp.full((turns, len(env.constraints)), config.multiplier)
+
+
+def praise(
+    env: Env, config: LagrangianConfig, learner: PpoLearner, judged: Judged, now: Now
+) -> tuple[Float[Array, "E T A"], Float[Array, "turns C"], Metrics]:
+    """A − Σ λ A_c, each standardised; then λ ← max(0, λ + η (J_c − limit))."""
+    price = learner.own
+    sharing = now.sharing
+    advantage = standardised(judged.advantage[..., 0], sharing)
+    for c in range(len(env.constraints)):
+        advantage -= price[:, c] * standardised(judged.advantage[..., 1 + c], sharing)
+    cost = sharing.mean(judged.rollout.outcome.cost.sum(axis=1).mean(axis=0))
+    if config.share:
+        cost = cost.mean(axis=0, keepdims=True)
+    limit = jnp.array([float(item.limit) for item in env.constraints])
+    raised = jnp.maximum(0.0, price + config.multiplier_rate * (cost - limit))
+    names = [item.name for item in env.constraints]
+    return advantage, raised, {f"multiplier_{n}": price[:, c].mean() for c, n in enumerate(names)}
+
+
+MAPPO_LAGRANGIAN = algorithm(
+    "mappo_lagrangian",
+    "PPO with global observations; every limit by a Lagrange multiplier",
+    {"default": LagrangianConfig()},
+    Recipe(praise, costs=True, own=start),
+)

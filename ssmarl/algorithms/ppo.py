@@ -1,0 +1,305 @@
+"""Clipped policy optimisation (PPO) of any actor: what the baselines share.
+
+One iteration: play one episode in every environment, estimate advantages with learned critics,
+climb the clipped surrogate by Adam for some passes over the data, fit the critics. Algorithms
+differ in their networks and in what they praise: `Recipe` holds the latter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from ssmarl.algorithms.algorithm import Algorithm, Metrics
+from ssmarl.algorithms.judged import Judged, for_agents, play_and_judge
+from ssmarl.algorithms.metrics import outcome_metrics, spread
+from ssmarl.errors import InputError
+from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
+from ssmarl.nets.team import AnyActor, AnyActorConfig, Team
+from ssmarl.optim.update import Sharing
+from ssmarl.rl.chunks import chunk_length
+from ssmarl.rl.score import Samples, Sight
+from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
+from ssmarl.types import Count, Key
+from ssmarl.world.env import Env, Outcome
+
+Tree = Any
+
+
+@dataclass(frozen=True)
+class PpoConfig:
+    """Settings of PPO (on-policy's MAPPO on particle worlds, unless said)."""
+
+    environments: int = 32
+    """Played side by side, one episode each per iteration."""
+    share: bool = True
+    """One network for all agents (PS), or one each (NPS), updated in random order."""
+    reward_scope: Literal["own", "team"] = "own"
+    """What an agent is praised for: its own reward, or the team's sum."""
+    collision_reward: float = -5.0
+    """Added to the reward for every contact, in learning only (paper: −r_goal/2)."""
+    gamma: float = 0.99
+    """Discount a step."""
+    gamma_cost: float = 0.99
+    """Discount of costs a step."""
+    lam: float = 0.95
+    """λ of generalised advantage estimation."""
+    chunk: int = 10
+    """Steps of a chunk of a recurrent policy."""
+    clip: float = 0.2
+    """Largest change of a likelihood ratio that is praised."""
+    epochs: int = 10
+    """Passes over the data in an iteration."""
+    minibatches: int = 1
+    """Parts of each pass."""
+    learning_rate: float = 7e-4
+    """Of Adam."""
+    epsilon: float = 1e-5
+    """Of Adam."""
+    gradient_clip: float = 10.0
+    """Largest norm of a gradient."""
+    entropy: float = 0.01
+    """Weight of the entropy of actions."""
+    actor: AnyActorConfig = RecurrentActorConfig()
+    value: ValueConfig = ValueConfig(critic=RecurrentCriticConfig())
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("environments", 1, 1 << 20),
+            ("gamma", 0, 1),
+            ("gamma_cost", 0, 1),
+            ("lam", 0, 1),
+            ("chunk", 1, 1 << 20),
+            ("clip", 1e-3, 1),
+            ("epochs", 1, 1000),
+            ("minibatches", 1, 1000),
+        ):
+            if not low <= getattr(self, name) <= high:
+                value = getattr(self, name)
+                raise InputError(f"{name} is {value}: it must be from {low} to {high}")
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam with a bound on the gradient."""
+        return optax.chain(
+            optax.clip_by_global_norm(self.gradient_clip),
+            optax.adam(self.learning_rate, eps=self.epsilon),
+        )
+
+
+class PpoLearner(eqx.Module):
+    """All that learning carries from one iteration to the next."""
+
+    team: Team
+    optimiser: optax.OptState
+    values: Values
+    own: Any
+    """The algorithm's own: multipliers, further critics; or None."""
+
+
+class Now(eqx.Module):
+    """Where an iteration stands."""
+
+    progress: Float[Array, ""]
+    keys: Array
+    """One per environment."""
+    key: Key
+    sharing: Sharing = eqx.field(static=True)
+
+
+Praise = Callable[[Env, Any, PpoLearner, Judged, Now], tuple[Float[Array, "E T A"], Any, Metrics]]
+"""(env, config, learner, what was judged, now) → (one advantage per action, the learner's own
+state, what to log)."""
+Aside = Callable[[AnyActor, Sight], Float[Array, ""]]
+"""A further loss of an actor on what it saw."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """In what an algorithm differs."""
+
+    praise: Praise
+    costs: bool = False
+    """Learn critics of the costs too."""
+    own: Callable[[Env, Any, Key], Any] = lambda *_: None
+    """(env, config, key) → its own state at the start."""
+    aside: Aside | None = None
+
+
+def praise_reward(
+    env: Env, config: PpoConfig, learner: PpoLearner, judged: Judged, now: Now
+) -> tuple[Float[Array, "E T A"], Any, Metrics]:
+    """The advantage of the reward alone."""
+    return standardised(judged.advantage[..., 0], now.sharing), learner.own, {}
+
+
+def standardised(x: Float[Array, "*n"], sharing: Sharing) -> Float[Array, "*n"]:
+    """Zero mean and unit variance over all devices."""
+    mean, square = sharing.mean((x.mean(), (x**2).mean()))
+    return (x - mean) / jnp.sqrt(jnp.maximum(square - mean**2, 1e-8))
+
+
+def algorithm(name: str, summary: str, presets: dict[str, Any], recipe: Recipe) -> Algorithm:
+    """An algorithm on this engine."""
+
+    def init(env: Env, config: PpoConfig, key: Key) -> PpoLearner:
+        team_key, value_key, own_key = jax.random.split(key, 3)
+        members = None if config.share else env.world.num_agents
+        team = Team.create(team_key, config.actor.for_world(env), members)
+        streams = (1, len(env.constraints)) if recipe.costs else (1,)
+        start: Callable = config.optimiser().init
+        return PpoLearner(
+            team,
+            (start if config.share else jax.vmap(start))(team.actor),
+            Values.create(value_key, env, streams, config.value),
+            recipe.own(env, config, own_key),
+        )
+
+    def iterate(
+        env: Env,
+        config: PpoConfig,
+        learner: PpoLearner,
+        progress: Float[Array, ""],
+        keys: Array,
+        key: Key,
+        sharing: Sharing,
+    ) -> tuple[PpoLearner, Metrics]:
+        return _iterate(env, config, learner, recipe, Now(progress, keys, key, sharing))
+
+    return Algorithm(name, summary, presets, init, iterate, lambda learner: learner.team)
+
+
+def _iterate(
+    env: Env, config: PpoConfig, learner: PpoLearner, recipe: Recipe, now: Now
+) -> tuple[PpoLearner, Metrics]:
+    fit_key, learn_key, own_key = jax.random.split(now.key, 3)
+    sharing = now.sharing
+
+    def signals(outcome: Outcome) -> Float[Array, "E T A R"]:
+        shaped = outcome.reward + config.collision_reward * outcome.contacts
+        reward = for_agents(shaped, config.reward_scope)[..., None]
+        return jnp.concatenate([reward, outcome.cost], axis=-1) if recipe.costs else reward
+
+    gammas = (config.gamma, *[config.gamma_cost] * len(env.constraints))
+    judged = play_and_judge(
+        env, learner.team, learner.values, now.keys, signals, gammas, config.lam
+    )
+    own_now = Now(now.progress, now.keys, own_key, sharing)
+    advantage, own, told = recipe.praise(env, config, learner, judged, own_now)
+    length = chunk_length(env.world.episode_length, config.chunk)
+    samples = judged.samples(advantage[..., None], length)
+    team, optimiser, went = _climb(env, config, learner, samples, recipe.aside, learn_key, sharing)
+    values = fit(
+        learner.values,
+        judged.seen,
+        judged.traces,
+        judged.returns,
+        fit_key,
+        config.value,
+        length,
+        sharing,
+    )
+    explained = explained_variance(judged.value[:, :-1], judged.returns, sharing)
+    names = ["reward", *(item.name for item in env.constraints)]
+    metrics = {
+        **outcome_metrics(env, judged.rollout.outcome, sharing),
+        **spread(team),
+        **went,
+        **told,
+        **{f"explained_{name}": value for name, value in zip(names, explained, strict=False)},
+    }
+    return PpoLearner(team, optimiser, values, own), metrics
+
+
+def _climb(
+    env: Env,
+    config: PpoConfig,
+    learner: PpoLearner,
+    samples: Samples,
+    aside: Aside | None,
+    key: Key,
+    sharing: Sharing,
+) -> tuple[Team, optax.OptState, Metrics]:
+    """All agents together, or one after the other with the factor M of those before."""
+    agents = env.world.num_agents
+    if config.share:
+        weight = jnp.full(agents, 1 / agents)
+        one: Tree = _improve(
+            config, learner.team.actor, learner.optimiser, samples, weight, aside, key, sharing
+        )
+        actor, optimiser, went = one
+        return Team(actor, None), optimiser, went
+    order_key, learn_key = jax.random.split(key)
+
+    def turn(carry: tuple, agent: Count) -> tuple:
+        team, optimiser, factor = carry
+        before = team.member(agent)
+        scaled = eqx.tree_at(lambda s: s.advantage, samples, samples.advantage * factor[..., None])
+        actor, state, went = _improve(
+            config,
+            before,
+            jax.tree.map(lambda leaf: leaf[agent], optimiser),
+            scaled,
+            (jnp.arange(agents) == agent).astype(jnp.float32),
+            aside,
+            jax.random.fold_in(learn_key, agent),
+            sharing,
+        )
+        optimiser = jax.tree.map(lambda all, new: all.at[agent].set(new), optimiser, state)
+        factor = factor * samples.changed(before, actor, agent)
+        return (team.replaced(agent, actor), optimiser, factor), went
+
+    start = (learner.team, learner.optimiser, jnp.ones_like(samples.log_prob[..., :1]))
+    (team, optimiser, _), went = jax.lax.scan(
+        turn, start, jax.random.permutation(order_key, agents)
+    )
+    return team, optimiser, {name: value.mean() for name, value in went.items()}
+
+
+def _improve(
+    config: PpoConfig,
+    actor: AnyActor,
+    state: optax.OptState,
+    samples: Samples,
+    weight: Float[Array, " A"],
+    aside: Aside | None,
+    key: Key,
+    sharing: Sharing,
+) -> tuple[AnyActor, optax.OptState, Metrics]:
+    """Some passes of Adam over the data, for the agents that have weight."""
+    count = samples.log_prob.shape[0]
+    size = count // min(config.minibatches, count)
+    optimiser = config.optimiser()
+
+    def loss(actor: AnyActor, batch: Samples) -> tuple[Float[Array, ""], Metrics]:
+        policy = batch.sight.policy(actor)
+        change = policy.log_prob(batch.action) - batch.log_prob
+        ratio, advantage = jnp.exp(change), batch.advantage[..., 0]
+        kept = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+        gain = jnp.minimum(ratio * advantage, kept * advantage)
+        total = -(gain * weight).sum(axis=-1).mean() - config.entropy * policy.log_std.sum()
+        if aside is not None:
+            total = total + aside(actor, batch.sight)
+        went = {
+            "kl": ((ratio - 1 - change) * weight).sum(axis=-1).mean(),
+            "clipped": ((jnp.abs(ratio - 1) > config.clip) * weight).sum(axis=-1).mean(),
+        }
+        return total, went
+
+    def step(carry: Tree, chosen: Array) -> tuple:
+        actor, state = carry
+        batch = jax.tree.map(lambda leaf: leaf[chosen], samples)
+        gradient, went = jax.grad(loss, has_aux=True)(actor, batch)
+        updates, state = optimiser.update(sharing.mean(gradient), state)
+        return (optax.apply_updates(actor, updates), state), went
+
+    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(
+        jax.random.split(key, config.epochs)
+    )
+    batches = orders[:, : size * (count // size)].reshape(-1, size)
+    (actor, state), went = jax.lax.scan(step, (actor, state), batches)
+    return actor, state, sharing.mean(jax.tree.map(lambda values: values[-1], went))

@@ -1,0 +1,266 @@
+"""TEM's actor: chains of messages, read and forwarded by a Transformer (our reconstruction).
+
+Every agent keeps the last few messages it was sent, its chain. Each step it encodes the chain, and
+a decoder seeded with what the agent observes turns both into one vector: what it knows. That vector
+is sent on to at most one of the agents in sight, or to nobody, and joins the receiver's chain in
+the next step. The receiver is the largest score, with the gradient of the softmax (straight
+through).
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ssmarl.nets.gaussian import Gaussian, bounded
+from ssmarl.nets.layers import LSTM, RELU_GAIN, LayerNorm, Linear, Memory
+from ssmarl.types import Key
+from ssmarl.world.env import Env
+from ssmarl.world.graph import Graph
+from ssmarl.world.state import WorldState
+
+ACTIONS = 2
+
+
+@dataclass(frozen=True)
+class TemConfig:
+    """Sizes of the actor. All of them are ours: the paper's are not public."""
+
+    size: int = 64
+    """Of tokens and messages."""
+    attention_heads: int = 4
+    chain: int = 3
+    """Messages that an agent keeps, the newest ones."""
+    memory: int = 64
+    """Size of the LSTM."""
+    log_std: float = -0.5
+    """Initial logarithm of the standard deviation of actions."""
+    least_std: float = 0.0
+    """Standard deviations never fall below this."""
+    mean_bound: float | None = 2.0
+    """Means are kept within ± this by a tanh; None: free."""
+
+    def for_world(self, _: Env) -> "TemConfig":
+        """The same for every world."""
+        return self
+
+    def build(self, key: Key) -> "TemActor":
+        """Untrained."""
+        return TemActor(key, self)
+
+
+class Chain(eqx.Module):
+    """What every agent was sent of late, oldest first."""
+
+    message: Float[Array, "*n L D"]
+    held: Bool[Array, "*n L"]
+
+
+class TemMemory(eqx.Module):
+    """What is remembered from step to step, per agent."""
+
+    hidden: Float[Array, "*n H"]
+    cell: Float[Array, "*n H"]
+    chain: Chain
+
+
+class Transformer(eqx.Module):
+    """One layer: queries attend to tokens, then two linear maps; both added to the queries."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    out: Linear
+    wide: Linear
+    narrow: Linear
+    norms: tuple[LayerNorm, LayerNorm]
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, size: int, heads: int):
+        keys = jax.random.split(key, 6)
+        self.query, self.key, self.value, self.out = (Linear(key, size, size) for key in keys[:4])
+        self.wide = Linear(keys[4], size, 2 * size, RELU_GAIN)
+        self.narrow = Linear(keys[5], 2 * size, size)
+        self.norms = (LayerNorm(size), LayerNorm(size))
+        self.heads = heads
+
+    def __call__(
+        self,
+        x: Float[Array, "A Q D"],
+        tokens: Float[Array, "A L D"],
+        present: Bool[Array, "A L"],
+    ) -> Float[Array, "A Q D"]:
+        """Tokens that are not present are as if they were not there."""
+
+        def by_head(y: Float[Array, "A N D"]) -> Float[Array, "A N heads d"]:
+            return y.reshape(*y.shape[:2], self.heads, -1)
+
+        query, key, value = by_head(self.query(x)), by_head(self.key(tokens)), self.value(tokens)
+        score = jnp.einsum("aqhd,alhd->ahql", query, key) / query.shape[-1] ** 0.5
+        some = present.any(axis=1)[:, None, None, None]
+        score = jnp.where(present[:, None, None], score, jnp.where(some, -jnp.inf, 0.0))
+        weight = jnp.where(present[:, None, None], jax.nn.softmax(score, axis=-1), 0.0)
+        heard = jnp.einsum("ahql,alhd->aqhd", weight, by_head(value)).reshape(x.shape)
+        x = self.norms[0](x + jnp.where(some[:, 0], self.out(heard), 0.0))
+        return self.norms[1](x + self.narrow(jax.nn.relu(self.wide(x))))
+
+
+class Messenger(eqx.Module):
+    """The message network: what to make of a chain, and whom to send it on to."""
+
+    encode: Transformer
+    decode: Transformer
+    nobody: Float[Array, ""]
+    """Score of sending to nobody."""
+
+    def __init__(self, key: Key, config: TemConfig):
+        keys = jax.random.split(key)
+        self.encode = Transformer(keys[0], config.size, config.attention_heads)
+        self.decode = Transformer(keys[1], config.size, config.attention_heads)
+        self.nobody = jnp.zeros(())
+
+    def __call__(
+        self,
+        observed: Float[Array, "A D"],
+        chain: Chain,
+        neighbour: Float[Array, "A K D"],
+        present: Bool[Array, "A K"],
+    ) -> tuple[Float[Array, "A D"], Float[Array, "A R"]]:
+        """What each agent knows now; probabilities of each receiver, nobody last."""
+        encoded = self.encode(chain.message, chain.message, chain.held)
+        knows = self.decode(observed[:, None], encoded, chain.held)[:, 0]
+        score = jnp.einsum("ad,akd->ak", knows, neighbour) / knows.shape[-1] ** 0.5
+        score = jnp.where(present, score, -jnp.inf)
+        nobody = jnp.broadcast_to(self.nobody, (score.shape[0], 1))
+        return knows, jax.nn.softmax(jnp.concatenate([score, nobody], axis=1), axis=1)
+
+
+class TemActor(eqx.Module):
+    """One policy for every agent that runs it."""
+
+    own: Linear
+    agent: Linear
+    obstacle: Linear
+    look: Transformer
+    messenger: Messenger
+    lstm: LSTM
+    mean: Linear
+    log_std: Float[Array, " 2"]
+    config: TemConfig = eqx.field(static=True)
+
+    def __init__(self, key: Key, config: TemConfig):
+        keys = jax.random.split(key, 7)
+        size = config.size
+        self.own = Linear(keys[0], 4, size, RELU_GAIN)
+        self.agent = Linear(keys[1], 4, size, RELU_GAIN)
+        self.obstacle = Linear(keys[2], 5, size, RELU_GAIN)
+        self.look = Transformer(keys[3], size, config.attention_heads)
+        self.messenger = Messenger(keys[4], config)
+        self.lstm = LSTM(keys[5], 2 * size, config.memory)
+        self.mean = Linear(keys[6], 2 * size + config.memory, ACTIONS, 0.1)
+        self.log_std = jnp.zeros(ACTIONS) + config.log_std
+        self.config = config
+
+    def observe(self, env: Env, state: WorldState) -> Graph:
+        """What it reads of a moment."""
+        return env.graph(state)
+
+    def blank(self, agents: int) -> TemMemory:
+        """The memory at the start of an episode: no message yet."""
+        zero = jnp.zeros((agents, self.config.memory))
+        length = self.config.chain
+        chain = Chain(
+            jnp.zeros((agents, length, self.config.size)), jnp.zeros((agents, length), bool)
+        )
+        return TemMemory(zero, zero, chain)
+
+    def __call__(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
+        """The distribution of every agent's action, and what it remembers."""
+        policy, memory, _ = self.step(graph, memory)
+        return policy, memory
+
+    def step(
+        self, graph: Graph, memory: TemMemory
+    ) -> tuple[Gaussian, TemMemory, Float[Array, " A"]]:
+        """The same, and how likely each agent was to send anything."""
+        observed, neighbour = self._tokens(graph)
+        knows, receiver = self.messenger(observed, memory.chain, neighbour, graph.agents.mask)
+        features = jnp.concatenate([observed, knows], axis=-1)
+        state = self.lstm.advance(self.lstm.prepare(features), Memory(memory.hidden, memory.cell))
+        mean = self.mean(jnp.concatenate([features, state.hidden], axis=-1))
+        policy = bounded(
+            mean,
+            self.log_std,
+            mean_bound=self.config.mean_bound,
+            least_std=self.config.least_std,
+        )
+        chain = deliver(memory.chain, knows, receiver, graph)
+        return policy, TemMemory(state.hidden, state.cell, chain), 1 - receiver[:, -1]
+
+    def unroll(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
+        """The same over a stretch of time (leading axis T): messages travel step by step."""
+
+        def step(memory: TemMemory, graph: Graph) -> tuple:
+            policy, memory = self(graph, memory)
+            return memory, (policy.mean, memory)
+
+        _, (mean, trace) = jax.lax.scan(step, memory, graph)
+        spread = bounded(
+            mean[0],
+            self.log_std,
+            mean_bound=self.config.mean_bound,
+            least_std=self.config.least_std,
+        ).log_std
+        return Gaussian(mean, spread), trace
+
+    def _tokens(self, graph: Graph) -> tuple[Float[Array, "A D"], Float[Array, "A K D"]]:
+        """What each agent observes in one vector, and a token of every agent it sees."""
+        goal = graph.goals.feature[:, 0]
+        own = jax.nn.relu(self.own(goal * jnp.array([1.0, 1.0, -1.0, -1.0])))
+        agents = jax.nn.relu(self.agent(graph.agents.feature))
+        things = jnp.concatenate(
+            [graph.obstacles.feature, 10 * graph.obstacles.radius[..., None]], axis=-1
+        )
+        tokens = jnp.concatenate([agents, jax.nn.relu(self.obstacle(things))], axis=1)
+        present = jnp.concatenate([graph.agents.mask, graph.obstacles.mask], axis=1)
+        return self.look(own[:, None], tokens, present)[:, 0], agents
+
+
+def deliver(
+    chain: Chain, message: Float[Array, "A D"], receiver: Float[Array, "A R"], graph: Graph
+) -> Chain:
+    """Everyone's chain one step on: who is sent something appends it and forgets the oldest.
+
+    Args:
+        chain: of every agent.
+        message: that each agent sends.
+        receiver: probabilities of each neighbour's slot, nobody last; the largest is chosen.
+        graph: whose agents' slots say who the neighbours are.
+    """
+    hard = jax.nn.one_hot(receiver.argmax(axis=1), receiver.shape[1])
+    # Forwards the choice alone, backwards the gradient of its probability.
+    chosen = hard + receiver - jax.lax.stop_gradient(receiver)
+    weight = jnp.where(graph.agents.mask, chosen[:, :-1], 0.0)
+    source = graph.agents.source
+    sent = jnp.zeros_like(message).at[source].add(weight[..., None] * message[:, None])
+    sends = jnp.where(graph.agents.mask, hard[:, :-1], 0.0)
+    count = jnp.zeros(message.shape[0]).at[source].add(sends)
+    some = count > 0
+    newest = sent / jnp.maximum(count, 1.0)[:, None]
+    moved = jnp.concatenate([chain.message[:, 1:], newest[:, None]], axis=1)
+    held = jnp.concatenate([chain.held[:, 1:], some[:, None]], axis=1)
+    return Chain(
+        jnp.where(some[:, None, None], moved, chain.message),
+        jnp.where(some[:, None], held, chain.held),
+    )
+
+
+def silenced(memory: TemMemory) -> TemMemory:
+    """The same memory, but nobody was sent anything."""
+    return TemMemory(
+        memory.hidden,
+        memory.cell,
+        Chain(memory.chain.message, jnp.zeros_like(memory.chain.held)),
+    )

@@ -1,0 +1,191 @@
+"""InforMARL's reader: every agent's local graph, read by UniMP attention.
+
+Vertices of agent i's graph: itself, the agents and obstacles it sees, its goal; all relative to it.
+Two of them are linked when nearer than `reach`. After a first layer of messages, attention layers
+
+    x_i ← W_skip x_i + Σ_j a_ij (W_v x_j + W_e e_ij),
+    a_ij = softmax_j((W_q x_i)·(W_k x_j + W_e e_ij)/√d),  mean of the heads,
+
+and agent i takes its own vertex (actors) or the mean of all vertices (critics).
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
+from ssmarl.types import Key
+from ssmarl.world.env import Env
+from ssmarl.world.geometry import length
+from ssmarl.world.graph import Edges, Graph, Vertex
+from ssmarl.world.state import WorldState
+
+
+@dataclass(frozen=True)
+class UnimpConfig:
+    """Sizes of the reader (InforMARL's own unless said)."""
+
+    embedding: int = 2
+    """Numbers per vertex type."""
+    hidden: int = 16
+    """Of messages and attention."""
+    heads: int = 3
+    layers: int = 3
+    """Of attention: one, and two more."""
+    reach: float = 1.0
+    """Vertices nearer than this are linked, in metres."""
+    pool: bool = False
+    """Take the mean of all vertices instead of one's own: for critics."""
+    out: int = 64
+    """Of the layer that joins the graph with one's own velocity and goal."""
+
+    def for_world(self, _: Env) -> "UnimpConfig":
+        """The same for every world."""
+        return self
+
+    def build(self, key: Key) -> "Unimp":
+        """Untrained."""
+        return Unimp(key, self)
+
+
+class Attention(eqx.Module):
+    """One UniMP layer."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    edge: Linear
+    skip: Linear
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, key: Key, size_in: int, out: int, heads: int):
+        keys = jax.random.split(key, 5)
+        self.query = Linear(keys[0], size_in, heads * out)
+        self.key = Linear(keys[1], size_in, heads * out)
+        self.value = Linear(keys[2], size_in, heads * out)
+        self.edge = Linear(keys[3], 1, heads * out, bias=False)
+        self.skip = Linear(keys[4], size_in, out)
+        self.heads = heads
+
+    def __call__(
+        self,
+        x: Float[Array, "A M F"],
+        edge: Float[Array, "A M M 1"],
+        linked: Bool[Array, "A M M"],
+    ) -> Float[Array, "A M out"]:
+        """Vertices after one round; row i of `edge` and `linked` are the edges that end at i."""
+
+        def by_head(y: Float[Array, "*n H"]) -> Float[Array, "*n heads d"]:
+            return y.reshape(*y.shape[:-1], self.heads, -1)
+
+        query, key, value = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
+        along = by_head(self.edge(edge))
+        score = jnp.einsum("aihd,aijhd->aijh", query, key[:, None] + along)
+        score = jnp.where(linked[..., None], score / query.shape[-1] ** 0.5, -jnp.inf)
+        # A vertex without links hears nothing: softmax over nothing would be NaN.
+        safe = jnp.where(linked.any(axis=2)[:, :, None, None], score, 0.0)
+        weight = jnp.where(linked[..., None], jax.nn.softmax(safe, axis=2), 0.0)
+        heard = jnp.einsum("aijh,aijhd->aihd", weight, value[:, None] + along).mean(axis=2)
+        return heard + self.skip(x)
+
+
+class Unimp(eqx.Module):
+    """Graph → a vector per agent."""
+
+    types: Float[Array, "3 embedding"]
+    message: tuple[Linear, ...]
+    norms: tuple[LayerNorm, ...]
+    layers: tuple[Attention, ...]
+    join: Linear
+    config: UnimpConfig = eqx.field(static=True)
+
+    def __init__(self, key: Key, config: UnimpConfig):
+        keys = jax.random.split(key, 4 + config.layers)
+        hidden = config.hidden
+        self.types = jax.random.normal(keys[0], (len(Vertex), config.embedding))
+        # Of a source: velocity, position, goal, type; of the edge: its length.
+        self.message = (
+            Linear(keys[1], 6 + config.embedding + 1, hidden, RELU_GAIN),
+            Linear(keys[2], hidden, hidden, RELU_GAIN),
+        )
+        self.norms = (LayerNorm(hidden), LayerNorm(hidden))
+        self.layers = tuple(Attention(key, hidden, hidden, config.heads) for key in keys[4:])
+        self.join = Linear(keys[3], hidden + 4, config.out, RELU_GAIN)
+        self.config = config
+
+    def observe(self, env: Env, state: WorldState) -> Graph:
+        """What it reads of a moment."""
+        return env.graph(state)
+
+    def __call__(self, graph: Graph) -> Float[Array, "A F"]:
+        """Features of every agent."""
+        vertex, present = self.vertices(graph)
+        position = vertex[..., 2:4]
+        distance = length(position[:, :, None] - position[:, None])
+        count = vertex.shape[1]
+        linked = (
+            present[:, :, None]
+            & present[:, None]
+            & (distance < self.config.reach)
+            & ~jnp.eye(count, dtype=bool)
+        )
+        x = self._messages(vertex, distance[..., None], linked)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x, distance[..., None], linked))
+        if self.config.pool:
+            mine = jnp.where(present[..., None], x, 0.0).sum(axis=1)
+            mine = mine / present.sum(axis=1, keepdims=True)
+        else:
+            mine = x[:, 0]
+        own = jnp.concatenate([vertex[:, 0, :2], graph.goals.feature[:, 0, :2]], axis=-1)
+        return jax.nn.relu(self.join(jnp.concatenate([mine, own], axis=-1)))
+
+    def vertices(self, graph: Graph) -> tuple[Float[Array, "A M V"], Bool[Array, "A M"]]:
+        """Every agent's vertices, itself first: velocity, position, goal, type; who is present."""
+        goal = graph.goals.feature[:, 0]
+        # Goals rest, so goal edges show the agents' own velocities.
+        own = jnp.concatenate([-goal[:, 2:], jnp.zeros_like(goal[:, :2]), goal[:, :2]], axis=-1)
+        agents = graph.agents
+        # A neighbour's goal relative to oneself: where it is, and its goal relative to it.
+        theirs = agents.feature[..., :2] + goal[agents.source][..., :2]
+        groups = [
+            (own[:, None], Vertex.AGENT, jnp.ones((own.shape[0], 1), bool)),
+            (_vertex(agents, theirs), Vertex.AGENT, agents.mask),
+            (
+                _vertex(graph.obstacles, graph.obstacles.feature[..., :2]),
+                Vertex.OBSTACLE,
+                graph.obstacles.mask,
+            ),
+            (_vertex(graph.goals, graph.goals.feature[..., :2]), Vertex.GOAL, graph.goals.mask),
+        ]
+        parts = [
+            jnp.concatenate(
+                [body, jnp.broadcast_to(self.types[kind], (*body.shape[:2], self.types.shape[1]))],
+                axis=-1,
+            )
+            for body, kind, _ in groups
+        ]
+        return jnp.concatenate(parts, axis=1), jnp.concatenate([mask for *_, mask in groups], 1)
+
+    def _messages(
+        self,
+        vertex: Float[Array, "A M V"],
+        edge: Float[Array, "A M M 1"],
+        linked: Bool[Array, "A M M"],
+    ) -> Float[Array, "A M H"]:
+        """The sum of what every vertex is told by those linked to it, and by itself."""
+        count = vertex.shape[1]
+        source = jnp.broadcast_to(vertex[:, None], (*edge.shape[:3], vertex.shape[-1]))
+        x = jnp.concatenate([source, edge], axis=-1)
+        for layer, norm in zip(self.message, self.norms, strict=True):
+            x = norm(jax.nn.relu(layer(x)))
+        heard = linked | jnp.eye(count, dtype=bool)
+        return jnp.where(heard[..., None], x, 0.0).sum(axis=2)
+
+
+def _vertex(edges: Edges, goal: Float[Array, "A K 2"]) -> Float[Array, "A K 6"]:
+    """Velocity, position and goal of the sources of edges, relative to the agent."""
+    return jnp.concatenate([edges.feature[..., 2:], edges.feature[..., :2], goal], axis=-1)
