@@ -1,8 +1,8 @@
 """Whatever can drive a team, by name: learned policies, classical control, and both together.
 
-load("pretrained:navigation")                  a learned policy
-load("orca"), load("cbf")                      nothing learned
-load("pretrained:navigation", shield="cbf")    learned, its actions made safe where they are not
+controller("pretrained:navigation")                 a learned policy
+controller("orca"), controller("cbf")               nothing learned
+controller("pretrained:navigation", shield="cbf")   learned, unsafe actions replaced
 """
 
 from pathlib import Path

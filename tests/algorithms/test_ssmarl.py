@@ -208,6 +208,8 @@ def test_explained_variance_by_hand():
 def test_the_paper_preset_is_the_paper():
     assert (PAPER.gradient, PAPER.reward_scope, PAPER.environments) == ("score", "team", 32)
     assert PAPER.value.learning_rate == 7e-3
+    assert isinstance(PAPER.actor, ActorConfig)
+    assert isinstance(PAPER.value.critic, CriticConfig)
     assert not PAPER.actor.graph.encoding.rich
     assert not PAPER.value.critic.own_vertex
     assert (PAPER.step.first, PAPER.step.factor, PAPER.haste) == (0.05, 0.5, 1.0)

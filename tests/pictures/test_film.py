@@ -87,7 +87,7 @@ def test_links_carry_the_attention_of_the_policy():
     trajectory = jax.device_get(play(jax.random.key(1)))
     found = links_of(env, trajectory, policy.attention)
     graph = env.graph(env.reset(jax.random.split(jax.random.key(1))[0]))
-    weights = np.asarray(policy.attention(graph))
+    weights = np.asarray(policy.team.attention(graph))
     np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(
         found.agents_weight[0], weights[:, :2] * graph.agents.mask, rtol=1e-4
