@@ -43,6 +43,8 @@ class DgppoConfig(PpoConfig):
     """Contacts are the barrier's business."""
     clip: float = 0.25
     """Largest change of a likelihood ratio that is praised (DGPPO's)."""
+    epochs: int = 5
+    """Passes over the data in an iteration."""
     learning_rate: float = 3e-4
     """Of the actor's Adam (DGPPO's)."""
     alpha: float = 3.0
@@ -53,19 +55,22 @@ class DgppoConfig(PpoConfig):
     """Of the blame; doubled after half and after three quarters of training (DGPPO's)."""
     actor: ActorConfig = ActorConfig(graph=_GRAPH)
     value: ValueConfig = ValueConfig(
-        critic=CriticConfig(graph=_GRAPH), learning_rate=1e-3, epochs=8
+        critic=CriticConfig(graph=_GRAPH), learning_rate=1e-3, epochs=4
     )
 
 
 def danger(env: Env, graph: Graph) -> Float[Array, " A"]:
-    """h: how deep each agent overlaps whatever is nearest, in metres; negative: room left."""
+    """h: how deep each agent overlaps whatever is nearest, in metres; negative: room left.
+
+    With nothing in sight, the room that an agent at the limit of sight would leave.
+    """
     own = env.world.agent_radius
     depth = [
         jnp.where(edges.mask, own + edges.radius - length(edges.feature[..., :2]), -jnp.inf)
         for edges in (graph.agents, graph.obstacles)
     ]
-    deepest = jnp.concatenate(depth, axis=1).max(axis=1, initial=-env.world.perception)
-    return deepest
+    unseen = 2 * own - env.world.perception
+    return jnp.concatenate(depth, axis=1).max(axis=1, initial=unseen)
 
 
 def worst_ahead(

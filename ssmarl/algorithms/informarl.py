@@ -15,8 +15,11 @@ INFORMARL = algorithm(
     "PPO over local graphs with UniMP attention; contacts priced in the reward",
     {
         "default": PpoConfig(
+            epochs=5,
             actor=RecurrentActorConfig(reader=UnimpConfig()),
-            value=ValueConfig(critic=RecurrentCriticConfig(reader=UnimpConfig(pool=True))),
+            value=ValueConfig(
+                critic=RecurrentCriticConfig(reader=UnimpConfig(pool=True)), epochs=4
+            ),
         )
     },
     Recipe(praise_reward),

@@ -14,7 +14,6 @@ from ssmarl.rl.chunks import first_of_chunks, in_chunks
 from ssmarl.rl.rollout import Rollout, play
 from ssmarl.rl.score import Samples, Sight
 from ssmarl.rl.values import Values
-from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
 
 Signals = Callable[[Outcome], Float[Array, "E T A R"]]
@@ -29,7 +28,7 @@ class Judged(eqx.Module):
     """Before each step, as the networks read it."""
     traces: tuple[Memory, ...]
     """The critics' memories after each step."""
-    value: Float[Array, "E T+1 A R"]
+    value: Float[Array, "E T1 A R"]
     """What the critics expect, at the end too."""
     advantage: Float[Array, "E T A R"]
     returns: Float[Array, "E T A R"]
@@ -49,7 +48,7 @@ def play_and_judge(
     env: Env,
     team: Team,
     values: Values,
-    keys: Key,
+    keys: Array,
     signals: Signals,
     gammas: tuple[float, ...],
     lam: float,

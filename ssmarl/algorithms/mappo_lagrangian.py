@@ -22,6 +22,8 @@ class LagrangianConfig(PpoConfig):
 
     share: bool = False
     """Each agent has its own network (as published), or all share one."""
+    epochs: int = 5
+    """Passes over the data in an iteration (published code)."""
     collision_reward: float = 0.0
     """Contacts are constrained, not priced in the reward."""
     multiplier: float = 0.78

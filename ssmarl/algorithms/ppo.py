@@ -143,6 +143,13 @@ def standardised(x: Float[Array, "*n"], sharing: Sharing) -> Float[Array, "*n"]:
     return (x - mean) / jnp.sqrt(jnp.maximum(square - mean**2, 1e-8))
 
 
+def clipped_gain(
+    ratio: Float[Array, "*n"], advantage: Float[Array, "*n"], clip: float
+) -> Float[Array, "*n"]:
+    """min(ρA, clip(ρ)A): beyond the clip, going further the same way gains nothing."""
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+
+
 def algorithm(name: str, summary: str, presets: dict[str, Any], recipe: Recipe) -> Algorithm:
     """An algorithm on this engine."""
 
@@ -279,8 +286,7 @@ def _improve(
         policy = batch.sight.policy(actor)
         change = policy.log_prob(batch.action) - batch.log_prob
         ratio, advantage = jnp.exp(change), batch.advantage[..., 0]
-        kept = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
-        gain = jnp.minimum(ratio * advantage, kept * advantage)
+        gain = clipped_gain(ratio, advantage, config.clip)
         total = -(gain * weight).sum(axis=-1).mean() - config.entropy * policy.log_std.sum()
         if aside is not None:
             total = total + aside(actor, batch.sight)

@@ -19,7 +19,7 @@ SHIELDS: dict[str, Callable[[Sight], HalfPlanes]] = {
 }
 """By name: which actions are safe."""
 
-SHARPNESS = 2.5
+SHARPNESS = 5.0
 """Wanted speed per distance to the goal, in 1/s: brakes in time without creeping."""
 KEEP_RIGHT = 0.1
 """Wanted velocities are turned by this angle, in radians: two who meet head on pass each other."""

@@ -20,10 +20,10 @@ from ssmarl.world.geometry import direction, length
 class Barrier:
     """Settings."""
 
-    stopping: float = 0.2
+    stopping: float = 0.1
     """τ, in seconds: distance to stop per speed. Damping alone needs dt·(1 − damping)/damping =
     0.3, full braking less."""
-    decay: float = 0.3
+    decay: float = 0.6
     """γ, the share of the room that may be used up in one step."""
     margin: float = 0.01
     """Added to contact distances, in metres."""

@@ -21,9 +21,9 @@ from ssmarl.world.geometry import direction, length, squared_length
 class Reciprocal:
     """Settings."""
 
-    horizon: float = 0.6
+    horizon: float = 0.4
     """τ, in seconds: contacts later than this are ignored."""
-    margin: float = 0.02
+    margin: float = 0.01
     """Added to contact distances, in metres."""
 
 

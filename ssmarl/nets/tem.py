@@ -28,7 +28,7 @@ ACTIONS = 2
 class TemConfig:
     """Sizes of the actor. All of them are ours: the paper's are not public."""
 
-    size: int = 64
+    size: int = 32
     """Of tokens and messages."""
     attention_heads: int = 4
     chain: int = 3

@@ -82,37 +82,41 @@ class Attention(eqx.Module):
             return y.reshape(*y.shape[:-1], self.heads, -1)
 
         query, key, value = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
-        along = by_head(self.edge(edge))
-        score = jnp.einsum("aihd,aijhd->aijh", query, key[:, None] + along)
+        # An edge is one number, so W_e e_ij is that number times one vector: no pair needs more.
+        along, distance = by_head(self.edge.weight[0]), edge[..., 0]
+        score = jnp.einsum("aihd,ajhd->aijh", query, key)
+        score = score + distance[..., None] * jnp.einsum("aihd,hd->aih", query, along)[:, :, None]
         score = jnp.where(linked[..., None], score / query.shape[-1] ** 0.5, -jnp.inf)
         # A vertex without links hears nothing: softmax over nothing would be NaN.
         safe = jnp.where(linked.any(axis=2)[:, :, None, None], score, 0.0)
         weight = jnp.where(linked[..., None], jax.nn.softmax(safe, axis=2), 0.0)
-        heard = jnp.einsum("aijh,aijhd->aihd", weight, value[:, None] + along).mean(axis=2)
-        return heard + self.skip(x)
+        heard = jnp.einsum("aijh,ajhd->aihd", weight, value)
+        heard = heard + jnp.einsum("aijh,aij->aih", weight, distance)[..., None] * along
+        return heard.mean(axis=2) + self.skip(x)
 
 
 class Unimp(eqx.Module):
     """Graph → a vector per agent."""
 
     types: Float[Array, "3 embedding"]
-    message: tuple[Linear, ...]
+    from_vertex: Linear
+    from_edge: Linear
+    second: Linear
     norms: tuple[LayerNorm, ...]
     layers: tuple[Attention, ...]
     join: Linear
     config: UnimpConfig = eqx.field(static=True)
 
     def __init__(self, key: Key, config: UnimpConfig):
-        keys = jax.random.split(key, 4 + config.layers)
+        keys = jax.random.split(key, 5 + config.layers)
         hidden = config.hidden
         self.types = jax.random.normal(keys[0], (len(Vertex), config.embedding))
         # Of a source: velocity, position, goal, type; of the edge: its length.
-        self.message = (
-            Linear(keys[1], 6 + config.embedding + 1, hidden, RELU_GAIN),
-            Linear(keys[2], hidden, hidden, RELU_GAIN),
-        )
+        self.from_vertex = Linear(keys[1], 6 + config.embedding, hidden, RELU_GAIN)
+        self.from_edge = Linear(keys[4], 1, hidden, bias=False)
+        self.second = Linear(keys[2], hidden, hidden, RELU_GAIN)
         self.norms = (LayerNorm(hidden), LayerNorm(hidden))
-        self.layers = tuple(Attention(key, hidden, hidden, config.heads) for key in keys[4:])
+        self.layers = tuple(Attention(key, hidden, hidden, config.heads) for key in keys[5:])
         self.join = Linear(keys[3], hidden + 4, config.out, RELU_GAIN)
         self.config = config
 
@@ -178,10 +182,10 @@ class Unimp(eqx.Module):
     ) -> Float[Array, "A M H"]:
         """The sum of what every vertex is told by those linked to it, and by itself."""
         count = vertex.shape[1]
-        source = jnp.broadcast_to(vertex[:, None], (*edge.shape[:3], vertex.shape[-1]))
-        x = jnp.concatenate([source, edge], axis=-1)
-        for layer, norm in zip(self.message, self.norms, strict=True):
-            x = norm(jax.nn.relu(layer(x)))
+        # The first map is split, so that per-vertex work is done once per vertex.
+        x = self.from_vertex(vertex)[:, None] + self.from_edge(edge)
+        x = self.norms[0](jax.nn.relu(x))
+        x = self.norms[1](jax.nn.relu(self.second(x)))
         heard = linked | jnp.eye(count, dtype=bool)
         return jnp.where(heard[..., None], x, 0.0).sum(axis=2)
 

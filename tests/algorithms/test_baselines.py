@@ -1,0 +1,199 @@
+"""The baselines: what each praises, by hand; that each iterates; that limits are kept."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.algorithms import ALGORITHMS
+from ssmarl.algorithms.dgppo import DgppoConfig, danger, worst_ahead
+from ssmarl.algorithms.mappo_lagrangian import LagrangianConfig
+from ssmarl.algorithms.ppo import PpoConfig, clipped_gain, standardised
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
+from ssmarl.nets.tem import TemConfig
+from ssmarl.nets.unimp import UnimpConfig
+from ssmarl.nets.vector import VectorConfig
+from ssmarl.optim.update import Sharing, StepConfig
+from ssmarl.rl.values import ValueConfig
+from ssmarl.training.engine import iteration, on_devices
+from ssmarl.world.scenarios import SCENARIOS
+
+KEY = jax.random.key(0)
+GRAPH = GraphNetConfig(embedding=2, hidden=4, widths=(4, 8), message=8)
+VECTOR = RecurrentActorConfig(reader=VectorConfig(out=8), memory=4)
+VECTOR_VALUE = ValueConfig(
+    critic=RecurrentCriticConfig(reader=VectorConfig(out=8, central=True), memory=4), epochs=1
+)
+GRAPH_VALUE = ValueConfig(critic=CriticConfig(graph=GRAPH, memory=4, hidden=8), epochs=1)
+SMALL = {
+    "rmappo": PpoConfig(environments=4, epochs=2, actor=VECTOR, value=VECTOR_VALUE),
+    "mappo_lagrangian": LagrangianConfig(
+        environments=4, epochs=2, actor=VECTOR, value=VECTOR_VALUE
+    ),
+    "informarl": PpoConfig(
+        environments=4,
+        epochs=2,
+        actor=RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8), memory=4),
+        value=ValueConfig(
+            critic=RecurrentCriticConfig(reader=UnimpConfig(hidden=4, out=8), memory=4), epochs=1
+        ),
+    ),
+    "tem": PpoConfig(
+        environments=4,
+        epochs=2,
+        actor=TemConfig(size=8, attention_heads=2, memory=4),
+        value=GRAPH_VALUE,
+    ),
+    "dgppo": DgppoConfig(
+        environments=4, epochs=2, actor=ActorConfig(graph=GRAPH, memory=4), value=GRAPH_VALUE
+    ),
+    "rmacpo": dataclasses.replace(
+        ALGORITHMS["rmacpo"].presets["default"], environments=4, actor=VECTOR, value=VECTOR_VALUE
+    ),
+}
+ENV = ssmarl.make("navigation", 2, episode_length=6, room=0.6)
+
+
+def learn(env, name, config, iterations):
+    algorithm = ALGORITHMS[name]
+    state = on_devices(algorithm.init(env, config, KEY), config.environments)
+    step = iteration(env, algorithm, config)
+    rows = []
+    for i in range(iterations):
+        key = jax.random.fold_in(jax.random.key(1), i)
+        state, metrics = step(state, jnp.float32(i / iterations), key)
+        rows.append({name: float(value) for name, value in metrics.items()})
+    return state, rows
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("mappo_lagrangian", "dgppo") else pytest.mark.slow)
+        for name in SMALL
+    ],
+)
+def test_every_baseline_iterates_and_changes_its_team(name):
+    """Two whole iterations through the trainer's own engine; all numbers are numbers."""
+    config = SMALL[name]
+    before = ALGORITHMS[name].team(ALGORITHMS[name].init(ENV, config, KEY))
+    state, rows = learn(ENV, name, config, 2)
+    after = ALGORITHMS[name].team(state)
+    moved = [
+        np.abs(np.asarray(new) - np.asarray(old)).max()
+        for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
+    ]
+    assert np.isfinite(moved).all()
+    assert max(moved) > 1e-5
+    for row in rows:
+        assert all(np.isfinite(value) for key, value in row.items() if "explained" not in key), row
+
+
+def test_clipped_gains_and_where_they_stop():
+    ratio = jnp.array([0.5, 0.9, 1.1, 1.5, 0.5, 1.5])
+    advantage = jnp.array([1.0, 1.0, 1.0, 1.0, -1.0, -1.0])
+    expected = [0.5, 0.9, 1.1, 1.2, -0.8, -1.5]
+    np.testing.assert_allclose(clipped_gain(ratio, advantage, 0.2), expected, rtol=1e-6)
+    slope = jax.vmap(jax.grad(lambda r, a: clipped_gain(r, a, 0.2)))(ratio, advantage)
+    np.testing.assert_allclose(slope, [1, 1, 1, 0, 0, -1])
+
+
+def test_standardised_over_everything():
+    x = jnp.arange(12.0).reshape(3, 4) * 5 + 2
+    y = np.asarray(standardised(x, Sharing()))
+    assert y.mean() == pytest.approx(0, abs=1e-5)
+    assert y.std() == pytest.approx(1, abs=1e-4)
+
+
+def test_multipliers_follow_the_excess_of_their_own_agent():
+    """λ ← max(0, λ + η (J − limit)), agent by agent, from the episodes that were played."""
+    config = dataclasses.replace(SMALL["mappo_lagrangian"], multiplier=0.01, multiplier_rate=0.1)
+    env = ssmarl.make(
+        "navigation", 2, episode_length=6, room=0.6, constraints="effort=0.5", num_obstacles=0
+    )
+    state, rows = learn(env, "mappo_lagrangian", config, 1)
+    assert rows[0]["multiplier_effort"] == pytest.approx(0.01)
+    price = np.asarray(state.own)[:, 0]
+    assert price.shape == (2,)
+    # Effort is the team's: the same for both.
+    expected = max(0.0, 0.01 + 0.1 * (rows[0]["cost_effort"] - 0.5))
+    np.testing.assert_allclose(price, expected, rtol=1e-4)
+
+
+def test_danger_is_the_deepest_overlap():
+    env = ssmarl.make("navigation", 6, room=0.5)
+    for seed in range(3):
+        state = jax.jit(env.reset)(jax.random.key(seed))
+        got = np.asarray(danger(env, jax.jit(env.graph)(state)))
+        position, obstacle = np.asarray(state.position), np.asarray(state.obstacle)
+        for i in range(6):
+            others = [(p, 0.2) for j, p in enumerate(position) if j != i]
+            others += [(o, 0.25) for o in obstacle]
+            seen = [(np.linalg.norm(position[i] - p), contact) for p, contact in others]
+            gaps = [contact - distance for distance, contact in seen if distance < 1]
+            assert got[i] == pytest.approx(max([-0.8, *gaps]), abs=1e-5)
+
+
+def test_the_worst_ahead_is_a_running_maximum():
+    h = np.random.default_rng(0).normal(size=(9, 2))
+    value = np.full((9, 2), -5.0)
+    expected = np.maximum.accumulate(h[::-1])[::-1]
+    got = worst_ahead(jnp.asarray(h), jnp.asarray(value), 1.0, 1.0)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    # λ = 0: one step, then what the critic expects there.
+    got = np.asarray(worst_ahead(jnp.asarray(h), jnp.asarray(value), 0.9, 0.0))
+    np.testing.assert_allclose(got, 0.1 * h + 0.9 * np.maximum(h, -5.0), atol=1e-6)
+
+
+def effort_game(limit, steps=30):
+    """Push for reward, pay by the square: the best mean action is √(limit/steps)."""
+    scenario = dataclasses.replace(
+        SCENARIOS["navigation"], name="push", reward=lambda now: now.action[:, 0]
+    )
+    return ssmarl.make(
+        scenario, 2, num_obstacles=0, constraints=f"effort={limit}", episode_length=steps
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mappo_lagrangian", "rmacpo"])
+def test_two_learners_keep_a_limit_on_the_game_whose_optimum_is_known(name):
+    limit, steps = 6.0, 30
+    best = 2 * steps * np.sqrt(limit / steps)
+    if name == "rmacpo":
+        config = dataclasses.replace(
+            SMALL[name],
+            environments=16,
+            cost_credit="joint",
+            gamma_cost=0.95,
+            loose_start=0.0,
+            loose_until=0.0,
+            cost_memory=0.0,
+            haste=1.0,
+            fisher_share=1.0,
+            step=StepConfig(delta=0.01),
+        )
+    else:
+        config = dataclasses.replace(
+            SMALL[name],
+            environments=16,
+            epochs=5,
+            share=True,
+            gamma=0.9,
+            gamma_cost=0.9,
+            learning_rate=3e-3,
+            multiplier_rate=0.05,
+        )
+    _, rows = learn(effort_game(limit, steps), name, config, 250)
+    last = {key: np.mean([row[key] for row in rows[-40:]]) for key in rows[0]}
+    assert last["cost_effort"] == pytest.approx(limit, rel=0.15)
+    assert last["reward"] > 0.75 * best
+    if name == "mappo_lagrangian":
+        path = [row["multiplier_effort"] for row in rows]
+        assert max(path) > min(path) >= 0
