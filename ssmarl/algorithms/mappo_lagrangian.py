@@ -1,7 +1,8 @@
 """MAPPO-Lagrangian: PPO on the reward minus priced costs; prices rise while a limit is exceeded.
 
 After Gu et al., "Safe Multi-Agent Reinforcement Learning for Multi-Robot Control" (2023) and its
-public code: one actor each in random order with the factor M. Deviations: docs/baselines.md.
+public code; there every agent has its own network (`--share False`: in random order, with the
+factor M). Deviations: docs/baselines.md.
 """
 
 from dataclasses import dataclass
@@ -20,15 +21,11 @@ from ssmarl.world.env import Env
 class LagrangianConfig(PpoConfig):
     """Settings of PPO, and of the multipliers."""
 
-    share: bool = False
-    """Each agent has its own network (as published), or all share one."""
-    epochs: int = 5
-    """Passes over the data in an iteration (published code)."""
     collision_reward: float = 0.0
     """Contacts are constrained, not priced in the reward."""
     multiplier: float = 0.78
     """Of every constraint at the start (published code)."""
-    multiplier_rate: float = 0.02
+    multiplier_rate: float = 0.002
     """By which it changes an iteration per unit of cost above or below the limit."""
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 TOLERANCE = 1e-5
 """By which a border may be crossed: rounding, not intent."""
-HALVINGS = 20
+HALVINGS = 14
 """Of the interval in which the least excess is searched."""
 
 

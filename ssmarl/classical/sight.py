@@ -1,13 +1,18 @@
 """What classical control knows: the local graph, as any policy does, and the agents' physics."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.types import Count
 from ssmarl.world.env import Env
+from ssmarl.world.geometry import length
 from ssmarl.world.graph import Graph
 from ssmarl.world.state import World, WorldState
+
+NEAREST = 10
+"""Bodies that an agent avoids at once. Discs of its size leave room for six at contact."""
 
 
 class Sight(eqx.Module):
@@ -74,4 +79,9 @@ class Others(eqx.Module):
         ]
         feature, radius, share, present = both
         contact = sight.world.agent_radius + radius + margin
-        return Others(feature[..., :2], feature[..., 2:], contact, share, present)
+        others = Others(feature[..., :2], feature[..., 2:], contact, share, present)
+        if contact.shape[1] <= NEAREST:
+            return others
+        gap = jnp.where(present, length(others.offset) - contact, jnp.inf)
+        nearest = jnp.argsort(gap, axis=1)[:, :NEAREST]
+        return jax.vmap(lambda row, few: jax.tree.map(lambda leaf: leaf[few], row))(others, nearest)

@@ -34,7 +34,7 @@ GRAPH_VALUE = ValueConfig(critic=CriticConfig(graph=GRAPH, memory=4, hidden=8), 
 SMALL = {
     "rmappo": PpoConfig(environments=4, epochs=2, actor=VECTOR, value=VECTOR_VALUE),
     "mappo_lagrangian": LagrangianConfig(
-        environments=4, epochs=2, actor=VECTOR, value=VECTOR_VALUE
+        environments=4, share=False, epochs=2, actor=VECTOR, value=VECTOR_VALUE
     ),
     "informarl": PpoConfig(
         environments=4,

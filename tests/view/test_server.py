@@ -14,6 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 import ssmarl
+from ssmarl.controllers import controller
 from ssmarl.errors import InputError
 from ssmarl.policy import Policy
 from ssmarl.view.protocol import KINDS, LONGEST, parse
@@ -90,6 +91,41 @@ def _after(session, steps):
     return np.asarray(session.state.position)
 
 
+def test_a_filter_is_switched_on_without_starting_again(stages):
+    """Where the world stands stays; what is done next is what the filter lets through."""
+    session = Session(stages)
+    session.configure("navigation", 3, 0)
+    for _ in range(4):
+        session.step()
+    x, y = np.asarray(session.state.position[0] + 0.27 * _heading(session))
+    session.add(float(x), float(y))  # right ahead, too near to stop by habit
+    before = session.state, session.memory
+    free = _after(session, 2)
+    session.state, session.memory = before
+    session.use_filter("orca")
+    assert session.world()["filter"] == "orca"
+    assert int(session.state.step) == 4
+    action, _ = controller("pretrained:navigation", shield="orca").act(
+        session.stage.policy.observe(_wide(session), session.state), session.memory
+    )
+    expected, _ = _wide(session).step(session.state, action)
+    session.step()
+    np.testing.assert_allclose(session.state.position, expected.position, atol=1e-5)
+    assert np.abs(_after(session, 1) - free).max() > 1e-3
+    with pytest.raises(InputError, match="choose from"):
+        session.use_filter("magic")
+    assert session.world()["filter"] == "orca"
+    session.use_filter(None)
+    assert session.world()["filter"] is None
+
+
+def _wide(session):
+    """The session's world with its spare obstacles."""
+    env = session.stage.env
+    count = env.world.num_obstacles + SPARE
+    return dataclasses.replace(env, world=dataclasses.replace(env.world, num_obstacles=count))
+
+
 def test_obstacles_can_be_added_up_to_the_spare_ones(stages):
     session = Session(stages)
     for i in range(SPARE):
@@ -125,6 +161,8 @@ def test_pause_step_hover_and_another_world(page):
     page.ask(type="hover", agent=0)
     links = page.receive("frame")["links"]
     assert all(0 < link["weight"] <= 1 for link in links)
+    page.ask(type="filter", name="cbf")
+    assert page.receive("world")["filter"] == "cbf"
     page.ask(type="restart", seed=4)
     assert page.receive("world")["seed"] == 4
 
@@ -133,11 +171,13 @@ def test_pause_step_hover_and_another_world(page):
     ("message", "complaint"),
     [
         ({"type": "configure", "scenario": "maze", "agents": 3, "seed": 0}, "choose from"),
-        ({"type": "configure", "scenario": "my.py:x", "agents": 3, "seed": 0}, "name of a"),
+        ({"type": "configure", "scenario": "my.py:x", "agents": 3, "seed": 0}, "a name"),
         ({"type": "configure", "scenario": "navigation", "agents": 0, "seed": 0}, "from 1 to"),
         ({"type": "configure", "scenario": "navigation", "agents": 10**6, "seed": 0}, "from 1"),
         ({"type": "configure", "scenario": "safety", "agents": 5, "seed": 0}, "it has 2"),
         ({"type": "restart", "seed": -1}, "seed is -1"),
+        ({"type": "filter", "name": "magic"}, "choose from"),
+        ({"type": "filter", "name": 3}, "a name"),
         ({"type": "speed", "value": 0}, "above 0"),
         ({"type": "fly"}, "choose from"),
         ({"type": "step", "more": 1}, "needs nothing"),
