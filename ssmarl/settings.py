@@ -13,6 +13,14 @@ from ssmarl.types import Json
 Settings = TypeVar("Settings")
 
 
+def check_ranges(settings: Any, **ranges: tuple[int | float, int | float]) -> None:
+    """Refuse values outside (least, largest), by name."""
+    for name, (low, high) in ranges.items():
+        value = getattr(settings, name)
+        if not low <= value <= high:
+            raise InputError(f"{name} is {value}: it must be from {low} to {high}")
+
+
 def to_json(settings: Any) -> Json:
     """A dataclass as plain data."""
     return json.loads(json.dumps(dataclasses.asdict(settings)))

@@ -17,6 +17,7 @@ from ssmarl.nets.team import AnyActorConfig, Team
 from ssmarl.optim.update import Report, StepConfig
 from ssmarl.rl.pathwise import Pathwise
 from ssmarl.rl.values import ValueConfig, Values
+from ssmarl.settings import check_ranges
 from ssmarl.world.env import Outcome
 
 
@@ -70,21 +71,19 @@ class SsmarlConfig:
     path: Pathwise = Pathwise()
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("environments", 1, 1 << 20),
-            ("gamma", 0, 1),
-            ("gamma_cost", 0, 1),
-            ("lam", 0, 1),
-            ("chunk", 1, 1 << 20),
-            ("fisher_share", 0, 1),
-            ("loose_until", 0, 1),
-            ("haste", 0, 1),
-            ("calm", 1e-6, 1),
-            ("cost_memory", 0, 0.9999),
-        ):
-            if not low <= getattr(self, name) <= high:
-                value = getattr(self, name)
-                raise InputError(f"{name} is {value}: it must be from {low} to {high}")
+        check_ranges(
+            self,
+            environments=(1, 1 << 20),
+            gamma=(0, 1),
+            gamma_cost=(0, 1),
+            lam=(0, 1),
+            chunk=(1, 1 << 20),
+            fisher_share=(0, 1),
+            loose_until=(0, 1),
+            haste=(0, 1),
+            calm=(1e-6, 1),
+            cost_memory=(0, 0.9999),
+        )
         if self.gradient == "pathwise" and self.order == "sequential" and self.share:
             raise InputError("order=sequential with shared parameters needs gradient=score")
         if self.cost_credit == "joint" and not (self.in_one_step and self.cost_scope != "each"):

@@ -18,13 +18,13 @@ from jaxtyping import Array, Float
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
 from ssmarl.algorithms.judged import Judged, for_agents, play_and_judge
 from ssmarl.algorithms.metrics import outcome_metrics, spread
-from ssmarl.errors import InputError
 from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
 from ssmarl.nets.team import AnyActor, AnyActorConfig, Team
 from ssmarl.optim.update import Sharing
-from ssmarl.rl.chunks import chunk_length
+from ssmarl.rl.chunks import chunk_length, in_passes
 from ssmarl.rl.score import Samples, Sight
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
+from ssmarl.settings import check_ranges
 from ssmarl.types import Count, Key
 from ssmarl.world.env import Env, Outcome
 
@@ -69,19 +69,17 @@ class PpoConfig:
     value: ValueConfig = ValueConfig(critic=RecurrentCriticConfig())
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("environments", 1, 1 << 20),
-            ("gamma", 0, 1),
-            ("gamma_cost", 0, 1),
-            ("lam", 0, 1),
-            ("chunk", 1, 1 << 20),
-            ("clip", 1e-3, 1),
-            ("epochs", 1, 1000),
-            ("minibatches", 1, 1000),
-        ):
-            if not low <= getattr(self, name) <= high:
-                value = getattr(self, name)
-                raise InputError(f"{name} is {value}: it must be from {low} to {high}")
+        check_ranges(
+            self,
+            environments=(1, 1 << 20),
+            gamma=(0, 1),
+            gamma_cost=(0, 1),
+            lam=(0, 1),
+            chunk=(1, 1 << 20),
+            clip=(1e-3, 1),
+            epochs=(1, 1000),
+            minibatches=(1, 1000),
+        )
 
     def optimiser(self) -> optax.GradientTransformation:
         """Adam with a bound on the gradient."""
@@ -278,8 +276,6 @@ def _improve(
     sharing: Sharing,
 ) -> tuple[AnyActor, optax.OptState, Metrics]:
     """Some passes of Adam over the data, for the agents that have weight."""
-    count = samples.log_prob.shape[0]
-    size = count // min(config.minibatches, count)
     optimiser = config.optimiser()
 
     def loss(actor: AnyActor, batch: Samples) -> tuple[Float[Array, ""], Metrics]:
@@ -303,9 +299,6 @@ def _improve(
         updates, state = optimiser.update(sharing.mean(gradient), state)
         return (optax.apply_updates(actor, updates), state), went
 
-    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(
-        jax.random.split(key, config.epochs)
-    )
-    batches = orders[:, : size * (count // size)].reshape(-1, size)
+    batches = in_passes(samples.log_prob.shape[0], config.epochs, config.minibatches, key)
     (actor, state), went = jax.lax.scan(step, (actor, state), batches)
     return actor, state, sharing.mean(jax.tree.map(lambda values: values[-1], went))

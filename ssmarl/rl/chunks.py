@@ -48,3 +48,10 @@ def before_each_step(trace: Memory) -> Memory:
 def some_of(count: int, share: float, key: Key) -> Int[Array, " N"]:
     """Indices of a random share of `count` chunks, at least one."""
     return jax.random.permutation(key, count)[: max(1, round(share * count))]
+
+
+def in_passes(count: int, passes: int, parts: int, key: Key) -> Int[Array, "B N"]:
+    """Indices of `count` chunks for some passes over them, each in a new order and in parts."""
+    size = count // min(parts, count)
+    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(jax.random.split(key, passes))
+    return orders[:, : size * (count // size)].reshape(-1, size)

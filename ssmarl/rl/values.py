@@ -13,7 +13,7 @@ from ssmarl.nets.critic import Critic, CriticConfig
 from ssmarl.nets.recurrent import RecurrentCritic, RecurrentCriticConfig
 from ssmarl.nets.team import Memory
 from ssmarl.optim.update import Sharing
-from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks
+from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks, in_passes
 from ssmarl.rl.normalise import Normaliser
 from ssmarl.types import Key
 from ssmarl.world.env import Env
@@ -95,8 +95,6 @@ def fit(
         first_of_chunks([before_each_step(trace) for trace in traces], length),
         in_chunks(scale.scale(returns), length),
     )
-    count = jax.tree.leaves(chunks)[0].shape[0]
-    size = count // min(config.minibatches, count)
     optimiser = config.optimiser()
 
     def loss(critics: tuple[AnyCritic, ...], batch: tuple) -> Float[Array, ""]:
@@ -116,10 +114,8 @@ def fit(
         updates, state = optimiser.update(gradient, state)
         return (optax.apply_updates(critics, updates), state), None
 
-    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(
-        jax.random.split(key, config.epochs)
-    )
-    batches = orders[:, : size * (count // size)].reshape(-1, size)
+    count = jax.tree.leaves(chunks)[0].shape[0]
+    batches = in_passes(count, config.epochs, config.minibatches, key)
     start: Tree = (values.critics, values.optimiser)
     (critics, state), _ = jax.lax.scan(improve, start, batches)
     return Values(critics, scale, state)

@@ -74,10 +74,7 @@ def learn(env, name, config, iterations):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("mappo_lagrangian", "dgppo") else pytest.mark.slow)
-        for name in SMALL
-    ],
+    [pytest.param(name, marks=() if name == "rmappo" else pytest.mark.slow) for name in SMALL],
 )
 def test_every_baseline_iterates_and_changes_its_team(name):
     """Two whole iterations through the trainer's own engine; all numbers are numbers."""
@@ -111,6 +108,7 @@ def test_standardised_over_everything():
     assert y.std() == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_multipliers_follow_the_excess_of_their_own_agent():
     """λ ← max(0, λ + η (J − limit)), agent by agent, from the episodes that were played."""
     config = dataclasses.replace(SMALL["mappo_lagrangian"], multiplier=0.01, multiplier_rate=0.1)

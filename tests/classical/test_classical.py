@@ -114,7 +114,7 @@ def test_the_way_out_of_a_velocity_obstacle_by_brute_force():
 
 def test_an_action_within_the_barrier_leaves_the_room_it_promises():
     """One real step of the world: h after it is at least (1 − γ) h, at the border exactly."""
-    barrier = cbf.Barrier()
+    barrier = cbf.Barrier(stopping=0.2, decay=0.3)
     env = ssmarl.make(
         layout={"agents": [[0, 0]], "goals": [[1.5, 0]], "obstacles": [[0.6, 0.0]], "side": 4}
     )
@@ -125,7 +125,8 @@ def test_an_action_within_the_barrier_leaves_the_room_it_promises():
         gap = 0.6 - state.position[0, 0] - 0.25 - barrier.margin
         return float(gap - barrier.stopping * state.velocity[0, 0])
 
-    planes = jax.tree.map(lambda x: np.asarray(x)[0], cbf.half_planes(Sight.of(env, state)))
+    planes = jax.jit(lambda state: cbf.half_planes(Sight.of(env, state), barrier))(state)
+    planes = jax.tree.map(lambda x: np.asarray(x)[0], planes)
     index = int(np.nonzero(planes.present)[0][0])
     np.testing.assert_allclose(planes.normal[index], [1.0, 0.0], atol=1e-6)
     action = jnp.array([[planes.bound[index], 0.0]])
@@ -179,7 +180,9 @@ def test_a_shield_changes_only_what_is_unsafe():
     state = dataclasses.replace(state, velocity=jnp.array([[1.0, 0.0], [0.0, 0.0]]))
     wish = jnp.array([[1.0, 0.0], [0.3, -0.9]])
     for name in ("orca", "cbf"):
-        action, _ = shielded(name, Sight.of(env, state), wish)
+        action, _ = jax.jit(lambda s, w, name=name: shielded(name, Sight.of(env, s), w))(
+            state, wish
+        )
         np.testing.assert_allclose(action[1], wish[1], atol=1e-5)
         assert float(action[0, 0]) < 0.5
 
@@ -203,6 +206,6 @@ def test_half_planes_are_symmetric_between_two_agents():
     state = env.reset(jax.random.key(0))
     state = dataclasses.replace(state, velocity=jnp.array([[0.7, 0.1], [-0.7, -0.1]]))
     for method in (orca, cbf):
-        planes = method.half_planes(Sight.of(env, state))
+        planes = jax.jit(lambda s, method=method: method.half_planes(Sight.of(env, s)))(state)
         np.testing.assert_allclose(planes.normal[0, 0], -planes.normal[1, 0], atol=1e-5)
         np.testing.assert_allclose(planes.bound[0, 0], planes.bound[1, 0], atol=1e-5)

@@ -78,7 +78,8 @@ def test_informarl_vertices_are_what_the_world_holds():
     state = env.reset(KEY)
     state = dataclasses.replace(state, velocity=jnp.array([[1.0, 0.0], [0.0, 0.5]]))
     reader = Unimp(KEY, UnimpConfig())
-    vertex, present = (np.asarray(x) for x in reader.vertices(env.graph(state)))
+    read = eqx.filter_jit(lambda state: reader.vertices(env.graph(state)))
+    vertex, present = (np.asarray(x) for x in read(state))
     mine = vertex[0][present[0]][:, :6]
     expected = [
         [1.0, 0.0, 0.0, 0.0, 1.0, 1.0],  # itself: own velocity, here, its goal
@@ -126,10 +127,11 @@ def test_unrolling_is_stepping(config):
     env = ssmarl.make("navigation", 3)
     actor = config.for_world(env).build(KEY)
     states = [moving(env, seed) for seed in range(4)]
-    seen = [actor.observe(env, state) for state in states]
+    seen = [jax.jit(lambda state: actor.observe(env, state))(state) for state in states]
     memory, means = actor.blank(3), []
+    act = eqx.filter_jit(actor)
     for moment in seen:
-        policy, memory = actor(moment, memory)
+        policy, memory = act(moment, memory)
         means.append(policy.mean)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *seen)
     policy, trace = eqx.filter_jit(actor.unroll)(stacked, actor.blank(3))
@@ -205,13 +207,14 @@ def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
     actor = SMALL_TEM.build(jax.random.key(5))
     # Everybody always sends, to the first neighbour.
     actor = eqx.tree_at(lambda a: a.messenger.nobody, actor, jnp.asarray(-1e3))
+    act = eqx.filter_jit(actor)
     state = env.reset(KEY)
     faster = dataclasses.replace(state, velocity=state.velocity.at[2].set(jnp.array([0.0, 3.0])))
 
     def means(state):
-        graph, memory, rows = env.graph(state), actor.blank(3), []
+        graph, memory, rows = jax.jit(env.graph)(state), actor.blank(3), []
         for _ in range(4):
-            policy, memory = actor(graph, memory)
+            policy, memory = act(graph, memory)
             rows.append(np.asarray(policy.mean[0]))
         return np.stack(rows)
 
@@ -220,6 +223,6 @@ def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
     assert difference[1] > 1e-4
     memory = actor.blank(3)
     for _ in range(2):
-        _, memory = actor(env.graph(state), memory)
+        _, memory = act(jax.jit(env.graph)(state), memory)
     assert bool(memory.chain.held.any())
     assert not bool(silenced(memory).chain.held.any())

@@ -26,8 +26,9 @@ def test_products_equal_the_dense_hessian():
     with jax.enable_x64(True):
         env = ssmarl.make("navigation", 3)
         actor = Actor(jax.random.key(1), SMALL)
-        state = env.reset(jax.random.key(0))
-        graphs = [env.graph(state), env.graph(env.step(state, jnp.ones((3, 2)))[0])]
+        state = jax.jit(env.reset)(jax.random.key(0))
+        after, _ = jax.jit(env.step)(state, jnp.ones((3, 2)))
+        graphs = [jax.jit(env.graph)(moment) for moment in (state, after)]
         params, static = eqx.partition(actor, eqx.is_inexact_array)
         flat, unravel = ravel_pytree(params)
 
@@ -37,7 +38,7 @@ def test_products_equal_the_dense_hessian():
             second, _ = actor(graphs[1], memory)
             return Gaussian(jnp.concatenate([first.mean, second.mean]), first.log_std)
 
-        old = policy(params)
+        old = jax.jit(policy)(params)
         weight = jnp.array([0.1, 0.0, 0.2, 0.3, 0.15, 0.25])
 
         def mean_kl(x):

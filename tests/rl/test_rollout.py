@@ -9,7 +9,7 @@ import ssmarl
 from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import Critic
 from ssmarl.nets.team import Team
-from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks
+from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks, in_passes
 from ssmarl.rl.rollout import play
 from ssmarl.rl.score import Sight
 
@@ -58,6 +58,18 @@ def test_unrolled_critics_equal_single_steps():
         value, memory = call(at(graph, t), memory)
         np.testing.assert_allclose(value, whole[t], atol=1e-5)
         np.testing.assert_allclose(memory.cell, trace.cell[t], atol=1e-5)
+
+
+def test_passes_use_every_chunk_once_in_new_orders():
+    batches = np.asarray(in_passes(10, 3, 2, KEY))
+    assert batches.shape == (6, 5)
+    passes = batches.reshape(3, 10)
+    for row in passes:
+        assert sorted(row) == list(range(10))
+    assert not (passes[0] == passes[1]).all()
+    # What does not divide is left for another pass; more parts than chunks are as many as chunks.
+    assert in_passes(7, 1, 2, KEY).shape == (2, 3)
+    assert in_passes(3, 2, 9, KEY).shape == (6, 1)
 
 
 def test_chunks_keep_time_and_memory_together():

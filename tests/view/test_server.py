@@ -105,10 +105,14 @@ def test_a_filter_is_switched_on_without_starting_again(stages):
     session.use_filter("orca")
     assert session.world()["filter"] == "orca"
     assert int(session.state.step) == 4
-    action, _ = controller("pretrained:navigation", shield="orca").act(
-        session.stage.policy.observe(_wide(session), session.state), session.memory
-    )
-    expected, _ = _wide(session).step(session.state, action)
+    both, wide = controller("pretrained:navigation", shield="orca"), _wide(session)
+
+    @jax.jit
+    def advance(state, memory):
+        action, _ = both.act(both.observe(wide, state), memory)
+        return wide.step(state, action)[0]
+
+    expected = advance(session.state, session.memory)
     session.step()
     np.testing.assert_allclose(session.state.position, expected.position, atol=1e-5)
     assert np.abs(_after(session, 1) - free).max() > 1e-3
