@@ -28,6 +28,8 @@ from ssmarl.training.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
 from ssmarl.training.selection import Score, score
 from ssmarl.world.constraints import Constraint
 
+FLAGS = os.environ.get("XLA_FLAGS", "")
+"""As this process started: commands tested before may have set more, too late for it."""
 SMALL = SsmarlConfig(
     environments=4,
     chunk=3,
@@ -129,6 +131,7 @@ def kill_and_resume(folder, expected, after_rows, delay):
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(folder), json.dumps(CONFIG.to_json())],
         stdout=subprocess.PIPE,
+        env=os.environ | {"XLA_FLAGS": FLAGS},
     )
     assert process.stdout is not None
     process.stdout.readline()
