@@ -17,6 +17,8 @@ PIXELS = 800
 """Side of each half."""
 GAP = 16
 """Between the halves."""
+WIDEST = 2.5
+"""Pixels of a way."""
 EARLY, LATE = "#f0e442", "#0072b2"
 """Ways begin in the first colour and end in the second, through what lies between."""
 
@@ -51,8 +53,10 @@ def _moment(
     draw_still_things(canvas, trajectory, env, t)
     if t == 0 and links is not None:
         draw_links(canvas, trajectory, links, t)
+    # Thinner than the agents, so that in large teams both are seen.
+    width = min(WIDEST, 0.3 * 2 * env.world.agent_radius * PIXELS / (2 * canvas.half))
     for way in np.moveaxis(np.asarray(trajectory.position[: t + 1]), 1, 0):
-        canvas.path(way, [mix(LATE, EARLY, share) for share in _travelled(way).tolist()], 2.5)
+        canvas.path(way, [mix(LATE, EARLY, share) for share in _travelled(way).tolist()], width)
     calm = np.zeros((1, env.world.num_agents))
     contacts = np.asarray(trajectory.contacts[t - 1 : t]) if t else calm
     draw_agents(canvas, trajectory, env, t, contacts)
