@@ -135,6 +135,25 @@ def test_an_action_within_the_barrier_leaves_the_room_it_promises():
     assert room(after) == pytest.approx((1 - barrier.decay) * room(state), abs=1e-5)
 
 
+def test_two_agents_at_their_borders_leave_the_promised_room_together():
+    """Each does half: if both act at the border, one real step leaves exactly (1 − γ) h."""
+    barrier = cbf.Barrier(stopping=0.2, decay=0.3)
+    env = ssmarl.make(
+        layout={"agents": [[-0.4, 0], [0.4, 0]], "goals": [[1.5, 0], [-1.5, 0]], "side": 4}
+    )
+    state = dataclasses.replace(env.reset(KEY), velocity=jnp.array([[0.8, 0.0], [-0.6, 0.0]]))
+
+    def room(state):
+        offset, drift = (float(x[1, 0] - x[0, 0]) for x in (state.position, state.velocity))
+        return offset - 0.2 - barrier.margin + barrier.stopping * drift
+
+    planes = jax.jit(lambda state: cbf.half_planes(Sight.of(env, state), barrier))(state)
+    action = planes.bound[:, :1] * planes.normal[:, 0]
+    assert np.abs(action).max() < 1
+    after, _ = jax.jit(env.step)(state, action)
+    assert room(after) == pytest.approx((1 - barrier.decay) * room(state), abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ["orca", "cbf"])
 def test_head_on_and_towards_an_obstacle_nothing_is_touched(name):
     env = ssmarl.make(
