@@ -15,6 +15,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from ssmarl.arrays import load_tree, read_about, save_tree
@@ -100,7 +101,7 @@ def load(name: str | Path) -> Policy:
     config = card.actor
     if config is None:
         raise InputError(f"{path}: holds no networks")
-    shapes = jax.eval_shape(lambda key: Team.create(key, config, card.members), jax.random.key(0))
+    shapes = jax.eval_shape(lambda: Team.create(np.random.default_rng(0), config, card.members))
     return Policy(load_tree(path, shapes), card)
 
 

@@ -11,9 +11,12 @@ Functions are written for one environment and mapped over E with `jax.vmap`.
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Key = PRNGKeyArray
+Rng = np.random.Generator
+"""Draws the first weights of networks: on the host, where that needs no compilation."""
 Scalar = Float[Array, ""]
 Flag = Bool[Array, ""]
 Count = Int[Array, ""]

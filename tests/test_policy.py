@@ -32,7 +32,7 @@ def policy(members=None, **changes):
         "steps": 0,
         "seed": 0,
     }
-    return Policy(Team.create(KEY, SMALL, members), Card(**card | changes))
+    return Policy(Team.create(np.random.default_rng(0), SMALL, members), Card(**card | changes))
 
 
 def test_what_is_loaded_acts_as_what_was_saved(tmp_path):

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.nets.team import Team
 from ssmarl.optim.update import Sharing
-from ssmarl.types import Key, Scalar
+from ssmarl.types import Key, Rng, Scalar
 from ssmarl.world.env import Env
 
 Config = Any
@@ -27,7 +27,7 @@ class Algorithm:
     """One line for `ssmarl list`."""
     presets: dict[str, Config] = field(hash=False)
     """Settings by name; `default` is what measured best."""
-    init: Callable[[Env, Config, Key], State]
+    init: Callable[[Env, Config, Rng], State]
     iterate: Callable[[Env, Config, State, Float[Array, ""], Array, Key, Sharing], tuple]
     """(env, config, state, progress 0…1, one key per environment, a key, sharing) →
     (state, metrics). Runs on every device with its share of the environments' keys; states and

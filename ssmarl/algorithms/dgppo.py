@@ -27,7 +27,7 @@ from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.rl.chunks import chunk_length
 from ssmarl.rl.rollout import play
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import length
 from ssmarl.world.graph import Graph
@@ -93,9 +93,9 @@ def worst_ahead(
     return worst
 
 
-def start(env: Env, config: DgppoConfig, key: Key) -> Values:
+def start(env: Env, config: DgppoConfig, rng: Rng) -> Values:
     """The critic V^h."""
-    return Values.create(key, env, (1,), config.value)
+    return Values.create(rng, env, (1,), config.value)
 
 
 def praise(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ssmarl.algorithms.algorithm import Metrics
 from ssmarl.algorithms.judged import Judged
 from ssmarl.algorithms.ppo import Now, PpoConfig, PpoLearner, Recipe, algorithm, standardised
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 
 
@@ -29,7 +29,7 @@ class LagrangianConfig(PpoConfig):
     """By which it changes an iteration per unit of cost above or below the limit."""
 
 
-def start(env: Env, config: LagrangianConfig, _: Key) -> Float[Array, "turns C"]:
+def start(env: Env, config: LagrangianConfig, _: Rng) -> Float[Array, "turns C"]:
     """One multiplier for each constraint, of every agent or of the team."""
     turns = 1 if config.share else env.world.num_agents
     return jnp.full((turns, len(env.constraints)), config.multiplier)

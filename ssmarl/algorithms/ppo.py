@@ -25,7 +25,7 @@ from ssmarl.rl.chunks import chunk_length, in_passes
 from ssmarl.rl.score import Samples, Sight
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
 from ssmarl.settings import check_ranges
-from ssmarl.types import Count, Key
+from ssmarl.types import Count, Key, Rng
 from ssmarl.world.env import Env, Outcome
 
 Tree = Any
@@ -58,7 +58,9 @@ class PpoConfig:
     minibatches: int = 1
     """Parts of each pass."""
     learning_rate: float = 7e-4
-    """Of Adam."""
+    """Of Adam, at the start."""
+    fade: float = 0.1
+    """Share of the learning rate that is left at the end of training; it falls evenly."""
     epsilon: float = 1e-5
     """Of Adam."""
     gradient_clip: float = 10.0
@@ -77,6 +79,7 @@ class PpoConfig:
             lam=(0, 1),
             chunk=(1, 1 << 20),
             clip=(1e-3, 1),
+            fade=(0, 1),
             epochs=(1, 1000),
             minibatches=(1, 1000),
         )
@@ -108,6 +111,10 @@ class Now(eqx.Module):
     key: Key
     sharing: Sharing = eqx.field(static=True)
 
+    def drawing(self, key: Key) -> "Now":
+        """With a key of its own for one of its parts."""
+        return Now(self.progress, self.keys, key, self.sharing)
+
 
 Praise = Callable[[Env, Any, PpoLearner, Judged, Now], tuple[Float[Array, "E T A"], Any, Metrics]]
 """(env, config, learner, what was judged, now) → (one advantage per action, the learner's own
@@ -123,8 +130,8 @@ class Recipe:
     praise: Praise
     costs: bool = False
     """Learn critics of the costs too."""
-    own: Callable[[Env, Any, Key], Any] = lambda *_: None
-    """(env, config, key) → its own state at the start."""
+    own: Callable[[Env, Any, Rng], Any] = lambda *_: None
+    """(env, config, rng) → its own state at the start."""
     aside: Aside | None = None
 
 
@@ -151,17 +158,16 @@ def clipped_gain(
 def algorithm(name: str, summary: str, presets: dict[str, Any], recipe: Recipe) -> Algorithm:
     """An algorithm on this engine."""
 
-    def init(env: Env, config: PpoConfig, key: Key) -> PpoLearner:
-        team_key, value_key, own_key = jax.random.split(key, 3)
+    def init(env: Env, config: PpoConfig, rng: Rng) -> PpoLearner:
         members = None if config.share else env.world.num_agents
-        team = Team.create(team_key, config.actor.for_world(env), members)
+        team = Team.create(rng, config.actor.for_world(env), members)
         streams = (1, len(env.constraints)) if recipe.costs else (1,)
         start: Callable = config.optimiser().init
         return PpoLearner(
             team,
-            (start if config.share else jax.vmap(start))(team.actor),
-            Values.create(value_key, env, streams, config.value),
-            recipe.own(env, config, own_key),
+            jax.jit(start if config.share else jax.vmap(start))(team.actor),
+            Values.create(rng, env, streams, config.value),
+            recipe.own(env, config, rng),
         )
 
     def iterate(
@@ -193,11 +199,12 @@ def _iterate(
     judged = play_and_judge(
         env, learner.team, learner.values, now.keys, signals, gammas, config.lam
     )
-    own_now = Now(now.progress, now.keys, own_key, sharing)
-    advantage, own, told = recipe.praise(env, config, learner, judged, own_now)
+    advantage, own, told = recipe.praise(env, config, learner, judged, now.drawing(own_key))
     length = chunk_length(env.world.episode_length, config.chunk)
     samples = judged.samples(advantage[..., None], length)
-    team, optimiser, went = _climb(env, config, learner, samples, recipe.aside, learn_key, sharing)
+    team, optimiser, went = _climb(
+        env, config, learner, samples, recipe.aside, now.drawing(learn_key)
+    )
     values = fit(
         learner.values,
         judged.seen,
@@ -226,19 +233,18 @@ def _climb(
     learner: PpoLearner,
     samples: Samples,
     aside: Aside | None,
-    key: Key,
-    sharing: Sharing,
+    now: Now,
 ) -> tuple[Team, optax.OptState, Metrics]:
     """All agents together, or one after the other with the factor M of those before."""
     agents = env.world.num_agents
     if config.share:
         weight = jnp.full(agents, 1 / agents)
         one: Tree = _improve(
-            config, learner.team.actor, learner.optimiser, samples, weight, aside, key, sharing
+            config, learner.team.actor, learner.optimiser, samples, weight, aside, now
         )
         actor, optimiser, went = one
         return Team(actor, None), optimiser, went
-    order_key, learn_key = jax.random.split(key)
+    order_key, learn_key = jax.random.split(now.key)
 
     def turn(carry: tuple, agent: Count) -> tuple:
         team, optimiser, factor = carry
@@ -251,8 +257,7 @@ def _climb(
             scaled,
             (jnp.arange(agents) == agent).astype(jnp.float32),
             aside,
-            jax.random.fold_in(learn_key, agent),
-            sharing,
+            now.drawing(jax.random.fold_in(learn_key, agent)),
         )
         optimiser = jax.tree.map(lambda all, new: all.at[agent].set(new), optimiser, state)
         factor = factor * samples.changed(before, actor, agent)
@@ -272,11 +277,11 @@ def _improve(
     samples: Samples,
     weight: Float[Array, " A"],
     aside: Aside | None,
-    key: Key,
-    sharing: Sharing,
+    now: Now,
 ) -> tuple[AnyActor, optax.OptState, Metrics]:
     """Some passes of Adam over the data, for the agents that have weight."""
-    optimiser = config.optimiser()
+    optimiser, sharing = config.optimiser(), now.sharing
+    pace = 1 - (1 - config.fade) * now.progress
 
     def loss(actor: AnyActor, batch: Samples) -> tuple[Float[Array, ""], Metrics]:
         policy = batch.sight.policy(actor)
@@ -297,8 +302,9 @@ def _improve(
         batch = jax.tree.map(lambda leaf: leaf[chosen], samples)
         gradient, went = jax.grad(loss, has_aux=True)(actor, batch)
         updates, state = optimiser.update(sharing.mean(gradient), state)
+        updates = jax.tree.map(lambda leaf: pace * leaf, updates)
         return (optax.apply_updates(actor, updates), state), went
 
-    batches = in_passes(samples.log_prob.shape[0], config.epochs, config.minibatches, key)
+    batches = in_passes(samples.log_prob.shape[0], config.epochs, config.minibatches, now.key)
     (actor, state), went = jax.lax.scan(step, (actor, state), batches)
     return actor, state, sharing.mean(jax.tree.map(lambda values: values[-1], went))

@@ -19,6 +19,9 @@ RMACPO = Algorithm(
     presets={
         "default": SsmarlConfig(
             gradient="score",
+            fisher_share=1.0,
+            loose_start=8.0,
+            loose_until=0.6,
             actor=RecurrentActorConfig(),
             value=ValueConfig(critic=RecurrentCriticConfig()),
             step=StepConfig(delta=0.02),

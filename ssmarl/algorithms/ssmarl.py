@@ -13,7 +13,6 @@ order (`order`); without, agents update their own networks in random order, each
 what those before it have become (Eq. opt1).
 """
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -28,13 +27,12 @@ from ssmarl.optim.step import Case
 from ssmarl.optim.update import Sharing
 from ssmarl.rl.foresight import image_of
 from ssmarl.rl.values import Values
-from ssmarl.types import Key
+from ssmarl.types import Key, Rng
 from ssmarl.world.env import Env
 
 
-def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
+def init(env: Env, config: SsmarlConfig, rng: Rng) -> Learner:
     """Untrained networks; settings that cannot work are refused here."""
-    team_key, value_key = jax.random.split(key)
     costs = len(env.constraints)
     if config.gradient == "pathwise":
         for constraint in env.constraints:
@@ -49,9 +47,9 @@ def init(env: Env, config: SsmarlConfig, key: Key) -> Learner:
         shape = (1, pooled(env, config.cost_scope).limit.shape[0])
     members = None if config.share else env.world.num_agents
     return Learner(
-        team=Team.create(team_key, config.actor.for_world(env), members),
+        team=Team.create(rng, config.actor.for_world(env), members),
         values=(
-            Values.create(value_key, env, (1, costs), config.value)
+            Values.create(rng, env, (1, costs), config.value)
             if config.gradient == "score"
             else None
         ),

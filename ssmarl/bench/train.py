@@ -4,6 +4,7 @@ import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ssmarl.algorithms.learner import SsmarlConfig
 from ssmarl.arrays import read_about
@@ -34,7 +35,9 @@ def bench_rollout() -> Json:
     config = configuration()
     env = config.training_worlds()[0]
     count = config.settings.environments
-    team = config.algorithm.team(config.algorithm.init(env, config.settings, jax.random.key(0)))
+    team = config.algorithm.team(
+        config.algorithm.init(env, config.settings, np.random.default_rng(0))
+    )
     run = jax.jit(
         per_device(
             lambda team, keys: checksum(jax.vmap(lambda key: play(env, team, key))(keys))[None],
@@ -55,7 +58,7 @@ def bench_train(config: TrainConfig | None = None, iterations: int = ITERATIONS)
     config = config or configuration()
     worlds = config.training_worlds()
     settings, algorithm = config.settings, config.algorithm
-    start = algorithm.init(worlds[0], settings, jax.random.key(0))
+    start = algorithm.init(worlds[0], settings, np.random.default_rng(0))
     state = on_devices(start, settings.environments)
     functions = [iteration(env, algorithm, settings) for env in worlds]
     first = []

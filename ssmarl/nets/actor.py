@@ -10,9 +10,9 @@ from jaxtyping import Array, Bool, Float
 from ssmarl.errors import InputError
 from ssmarl.nets.dead_ends import Progress, get_away
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, Linear, Memory
+from ssmarl.nets.layers import LSTM, Linear, Memory, filled
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import direction
 from ssmarl.world.graph import Graph
@@ -48,9 +48,9 @@ class ActorConfig:
             )
         return self
 
-    def build(self, key: Key) -> "Actor":
+    def build(self, rng: Rng) -> "Actor":
         """Untrained."""
-        return Actor(key, self)
+        return Actor(rng, self)
 
 
 class Actor(eqx.Module):
@@ -62,12 +62,11 @@ class Actor(eqx.Module):
     log_std: Float[Array, " 2"]
     config: ActorConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: ActorConfig = ActorConfig()):
-        keys = jax.random.split(key, 3)
-        self.graph_net = GraphNet(keys[0], config.graph)
-        self.lstm = LSTM(keys[1], config.graph.widths[-1], config.memory)
-        self.mean = Linear(keys[2], config.memory + config.graph.widths[-1], ACTIONS, 0.1)
-        self.log_std = jnp.zeros(ACTIONS) + config.log_std
+    def __init__(self, rng: Rng, config: ActorConfig = ActorConfig()):
+        self.graph_net = GraphNet(rng, config.graph)
+        self.lstm = LSTM(rng, config.graph.widths[-1], config.memory)
+        self.mean = Linear(rng, config.memory + config.graph.widths[-1], ACTIONS, 0.1)
+        self.log_std = filled(ACTIONS, config.log_std)
         self.config = config
 
     def observe(self, env: Env, state: WorldState) -> Graph:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.nets.layers import LSTM, RELU_GAIN, Linear, Memory
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
 
@@ -31,9 +31,9 @@ class CriticConfig:
         """The same for every world."""
         return self
 
-    def build(self, key: Key, streams: int) -> "Critic":
+    def build(self, rng: Rng, streams: int) -> "Critic":
         """Untrained."""
-        return Critic(key, streams, self)
+        return Critic(rng, streams, self)
 
 
 class GraphAggregation(eqx.Module):
@@ -42,10 +42,9 @@ class GraphAggregation(eqx.Module):
     f5: Linear
     f6: Linear
 
-    def __init__(self, key: Key, size: int):
-        keys = jax.random.split(key)
-        self.f5 = Linear(keys[0], size, 1, 0.1)
-        self.f6 = Linear(keys[1], size, size, RELU_GAIN)
+    def __init__(self, rng: Rng, size: int):
+        self.f5 = Linear(rng, size, 1, 0.1)
+        self.f6 = Linear(rng, size, size, RELU_GAIN)
 
     def __call__(self, vertex: Float[Array, "A F"]) -> Float[Array, " F"]:
         """The team in one vector."""
@@ -63,14 +62,13 @@ class Critic(eqx.Module):
     value: Linear
     own_vertex: bool = eqx.field(static=True)
 
-    def __init__(self, key: Key, streams: int, config: CriticConfig = CriticConfig()):
-        keys = jax.random.split(key, 5)
+    def __init__(self, rng: Rng, streams: int, config: CriticConfig = CriticConfig()):
         size = config.graph.widths[-1]
-        self.graph_net = GraphNet(keys[0], config.graph)
-        self.aggregate = GraphAggregation(keys[1], size)
-        self.lstm = LSTM(keys[2], size * (2 if config.own_vertex else 1), config.memory)
-        self.hidden = Linear(keys[3], config.memory, config.hidden, RELU_GAIN)
-        self.value = Linear(keys[4], config.hidden, streams)
+        self.graph_net = GraphNet(rng, config.graph)
+        self.aggregate = GraphAggregation(rng, size)
+        self.lstm = LSTM(rng, size * (2 if config.own_vertex else 1), config.memory)
+        self.hidden = Linear(rng, config.memory, config.hidden, RELU_GAIN)
+        self.value = Linear(rng, config.hidden, streams)
         self.own_vertex = config.own_vertex
 
     def blank(self, agents: int) -> Memory:

@@ -3,12 +3,25 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ssmarl.nets.dead_ends import Progress
-from ssmarl.types import Key
+from ssmarl.types import Rng
 
 RELU_GAIN = 2**0.5
+
+
+def orthogonal(rng: Rng, rows: int, columns: int) -> np.ndarray:
+    """Evenly from all matrices whose rows or columns, the fewer, are orthonormal."""
+    q, r = np.linalg.qr(rng.normal(size=(max(rows, columns), min(rows, columns))))
+    q = q * np.sign(np.diag(r))
+    return q if rows >= columns else q.T
+
+
+def filled(size: int, value: float) -> Float[Array, " size"]:
+    """A constant vector, made on the host like all first weights: nothing is compiled."""
+    return jnp.asarray(np.full(size, value))
 
 
 class Linear(eqx.Module):
@@ -17,9 +30,9 @@ class Linear(eqx.Module):
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"] | None
 
-    def __init__(self, key: Key, size_in: int, size_out: int, gain: float = 1.0, bias: bool = True):
-        self.weight = gain * jax.nn.initializers.orthogonal()(key, (size_in, size_out))
-        self.bias = jnp.zeros(size_out) if bias else None
+    def __init__(self, rng: Rng, size_in: int, size_out: int, gain: float = 1.0, bias: bool = True):
+        self.weight = jnp.asarray(gain * orthogonal(rng, size_in, size_out))
+        self.bias = filled(size_out, 0.0) if bias else None
 
     def __call__(self, x: Float[Array, "*n in"]) -> Float[Array, "*n out"]:
         """W x + b."""
@@ -34,8 +47,8 @@ class LayerNorm(eqx.Module):
     shift: Float[Array, " size"]
 
     def __init__(self, size: int):
-        self.scale = jnp.ones(size)
-        self.shift = jnp.zeros(size)
+        self.scale = filled(size, 1.0)
+        self.shift = filled(size, 0.0)
 
     def __call__(self, x: Float[Array, "*n size"]) -> Float[Array, "*n size"]:
         """Normalised."""
@@ -65,10 +78,9 @@ class LSTM(eqx.Module):
     from_hidden: Linear
     size: int = eqx.field(static=True)
 
-    def __init__(self, key: Key, size_in: int, size: int):
-        keys = jax.random.split(key)
-        self.from_input = Linear(keys[0], size_in, 4 * size)
-        self.from_hidden = Linear(keys[1], size, 4 * size, bias=False)
+    def __init__(self, rng: Rng, size_in: int, size: int):
+        self.from_input = Linear(rng, size_in, 4 * size)
+        self.from_hidden = Linear(rng, size, 4 * size, bias=False)
         self.size = size
 
     def prepare(self, x: Float[Array, "*n in"]) -> Float[Array, "*n gates"]:

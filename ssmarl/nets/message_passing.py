@@ -7,6 +7,7 @@ once per vertex. Goals and obstacles receive no edges and keep their type embedd
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from ssmarl.nets.encoding import Encoding, encode
 from ssmarl.nets.layers import RELU_GAIN, Linear
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.graph import Graph, Vertex
 
 
@@ -47,14 +48,13 @@ class MessageLayer(eqx.Module):
     keep: Linear
     heads: int = eqx.field(static=True)
 
-    def __init__(self, key: Key, vertex: int, edge: int, message: int, out: int, heads: int):
-        keys = jax.random.split(key, 6)
-        self.from_own = Linear(keys[0], vertex, message, RELU_GAIN)
-        self.from_edge = Linear(keys[1], edge, message, RELU_GAIN, bias=False)
-        self.from_source = Linear(keys[2], vertex, message, RELU_GAIN, bias=False)
-        self.score = Linear(keys[3], message, heads, 0.1)
-        self.value = Linear(keys[4], message, out, RELU_GAIN)
-        self.keep = Linear(keys[5], vertex, out, RELU_GAIN)
+    def __init__(self, rng: Rng, vertex: int, edge: int, message: int, out: int, heads: int):
+        self.from_own = Linear(rng, vertex, message, RELU_GAIN)
+        self.from_edge = Linear(rng, edge, message, RELU_GAIN, bias=False)
+        self.from_source = Linear(rng, vertex, message, RELU_GAIN, bias=False)
+        self.score = Linear(rng, message, heads, 0.1)
+        self.value = Linear(rng, message, out, RELU_GAIN)
+        self.keep = Linear(rng, vertex, out, RELU_GAIN)
         self.heads = heads
 
     def __call__(
@@ -84,18 +84,14 @@ class GraphNet(eqx.Module):
     layers: tuple[MessageLayer, ...]
     encoding: Encoding = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: GraphNetConfig):
-        keys = jax.random.split(key, 2 + 2 * len(config.widths))
-        self.types = jax.random.normal(keys[0], (len(Vertex), config.embedding))
-        self.f1 = Linear(keys[1], config.embedding, config.hidden, RELU_GAIN)
+    def __init__(self, rng: Rng, config: GraphNetConfig):
+        self.types = jnp.asarray(rng.normal(size=(len(Vertex), config.embedding)))
+        self.f1 = Linear(rng, config.embedding, config.hidden, RELU_GAIN)
         sizes = (config.hidden, *config.widths)
-        self.keep_type = tuple(
-            Linear(key, config.hidden, size)
-            for key, size in zip(keys[2 + len(config.widths) :], config.widths[:-1], strict=False)
-        )
+        self.keep_type = tuple(Linear(rng, config.hidden, size) for size in config.widths[:-1])
         self.layers = tuple(
-            MessageLayer(key, size, config.encoding.size, config.message, out, config.heads)
-            for key, size, out in zip(keys[2:], sizes[:-1], sizes[1:], strict=False)
+            MessageLayer(rng, size, config.encoding.size, config.message, out, config.heads)
+            for size, out in pairwise(sizes)
         )
         self.encoding = config.encoding
 

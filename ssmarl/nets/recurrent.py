@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, LayerNorm, Linear, Memory
+from ssmarl.nets.layers import LSTM, LayerNorm, Linear, Memory, filled
 from ssmarl.nets.unimp import Unimp, UnimpConfig
 from ssmarl.nets.vector import Vector, VectorConfig
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.state import WorldState
 
@@ -46,9 +46,9 @@ class RecurrentActorConfig:
         """With sizes that depend on the world filled in."""
         return dataclasses.replace(self, reader=self.reader.for_world(env))
 
-    def build(self, key: Key) -> "RecurrentActor":
+    def build(self, rng: Rng) -> "RecurrentActor":
         """Untrained."""
-        return RecurrentActor(key, self)
+        return RecurrentActor(rng, self)
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class RecurrentCriticConfig:
         """With sizes that depend on the world filled in."""
         return dataclasses.replace(self, reader=self.reader.for_world(env))
 
-    def build(self, key: Key, streams: int) -> "RecurrentCritic":
+    def build(self, rng: Rng, streams: int) -> "RecurrentCritic":
         """Untrained."""
-        return RecurrentCritic(key, streams, self)
+        return RecurrentCritic(rng, streams, self)
 
 
 class Core(eqx.Module):
@@ -75,10 +75,9 @@ class Core(eqx.Module):
     lstm: LSTM
     norm: LayerNorm
 
-    def __init__(self, key: Key, reader: ReaderConfig, memory: int):
-        keys = jax.random.split(key)
-        self.reader = reader.build(keys[0])
-        self.lstm = LSTM(keys[1], reader.out, memory)
+    def __init__(self, rng: Rng, reader: ReaderConfig, memory: int):
+        self.reader = reader.build(rng)
+        self.lstm = LSTM(rng, reader.out, memory)
         self.norm = LayerNorm(reader.out + memory)
 
     def __call__(self, seen: Any, memory: Memory) -> tuple[Float[Array, "A F"], Memory]:
@@ -105,11 +104,10 @@ class RecurrentActor(eqx.Module):
     log_std: Float[Array, " 2"]
     config: RecurrentActorConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: RecurrentActorConfig):
-        keys = jax.random.split(key)
-        self.core = Core(keys[0], config.reader, config.memory)
-        self.mean = Linear(keys[1], config.reader.out + config.memory, ACTIONS, config.gain)
-        self.log_std = jnp.zeros(ACTIONS) + config.log_std
+    def __init__(self, rng: Rng, config: RecurrentActorConfig):
+        self.core = Core(rng, config.reader, config.memory)
+        self.mean = Linear(rng, config.reader.out + config.memory, ACTIONS, config.gain)
+        self.log_std = filled(ACTIONS, config.log_std)
         self.config = config
 
     def observe(self, env: Env, state: WorldState) -> Any:
@@ -146,10 +144,9 @@ class RecurrentCritic(eqx.Module):
     value: Linear
     config: RecurrentCriticConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, streams: int, config: RecurrentCriticConfig):
-        keys = jax.random.split(key)
-        self.core = Core(keys[0], config.reader, config.memory)
-        self.value = Linear(keys[1], config.reader.out + config.memory, streams)
+    def __init__(self, rng: Rng, streams: int, config: RecurrentCriticConfig):
+        self.core = Core(rng, config.reader, config.memory)
+        self.value = Linear(rng, config.reader.out + config.memory, streams)
         self.config = config
 
     def blank(self, agents: int) -> Memory:

@@ -12,7 +12,7 @@ from ssmarl.nets.actor import Actor, ActorConfig
 from ssmarl.nets.gaussian import Gaussian
 from ssmarl.nets.recurrent import RecurrentActor, RecurrentActorConfig
 from ssmarl.nets.tem import TemActor, TemConfig
-from ssmarl.types import Count, Key
+from ssmarl.types import Count, Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
 from ssmarl.world.state import WorldState
@@ -37,16 +37,12 @@ class Team(eqx.Module):
     """None: one actor for any number of agents. Otherwise the number of agents, one actor each."""
 
     @staticmethod
-    def create(key: Key, config: AnyActorConfig, members: int | None = None) -> "Team":
-        """Untrained; members start alike or different like their keys."""
-
-        @jax.jit  # operation by operation this takes seconds
-        def build(key: Key) -> AnyActor:
-            if members is None:
-                return config.build(key)
-            return jax.vmap(config.build)(jax.random.split(key, members))
-
-        return Team(build(key), members)
+    def create(rng: Rng, config: AnyActorConfig, members: int | None = None) -> "Team":
+        """Untrained; members start different."""
+        if members is None:
+            return Team(config.build(rng), None)
+        actors = [config.build(rng) for _ in range(members)]
+        return Team(jax.tree.map(lambda *leaves: jnp.stack(leaves), *actors), members)
 
     def observe(self, env: Env, state: WorldState) -> Any:
         """What its networks read of a moment."""

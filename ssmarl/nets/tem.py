@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, RELU_GAIN, LayerNorm, Linear, Memory
-from ssmarl.types import Key
+from ssmarl.nets.layers import LSTM, RELU_GAIN, LayerNorm, Linear, Memory, filled
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
 from ssmarl.world.state import WorldState
@@ -46,9 +47,9 @@ class TemConfig:
         """The same for every world."""
         return self
 
-    def build(self, key: Key) -> "TemActor":
+    def build(self, rng: Rng) -> "TemActor":
         """Untrained."""
-        return TemActor(key, self)
+        return TemActor(rng, self)
 
 
 class Chain(eqx.Module):
@@ -78,11 +79,10 @@ class Transformer(eqx.Module):
     norms: tuple[LayerNorm, LayerNorm]
     heads: int = eqx.field(static=True)
 
-    def __init__(self, key: Key, size: int, heads: int):
-        keys = jax.random.split(key, 6)
-        self.query, self.key, self.value, self.out = (Linear(key, size, size) for key in keys[:4])
-        self.wide = Linear(keys[4], size, 2 * size, RELU_GAIN)
-        self.narrow = Linear(keys[5], 2 * size, size)
+    def __init__(self, rng: Rng, size: int, heads: int):
+        self.query, self.key, self.value, self.out = (Linear(rng, size, size) for _ in range(4))
+        self.wide = Linear(rng, size, 2 * size, RELU_GAIN)
+        self.narrow = Linear(rng, 2 * size, size)
         self.norms = (LayerNorm(size), LayerNorm(size))
         self.heads = heads
 
@@ -115,11 +115,10 @@ class Messenger(eqx.Module):
     nobody: Float[Array, ""]
     """Score of sending to nobody."""
 
-    def __init__(self, key: Key, config: TemConfig):
-        keys = jax.random.split(key)
-        self.encode = Transformer(keys[0], config.size, config.attention_heads)
-        self.decode = Transformer(keys[1], config.size, config.attention_heads)
-        self.nobody = jnp.zeros(())
+    def __init__(self, rng: Rng, config: TemConfig):
+        self.encode = Transformer(rng, config.size, config.attention_heads)
+        self.decode = Transformer(rng, config.size, config.attention_heads)
+        self.nobody = jnp.asarray(np.zeros(()))
 
     def __call__(
         self,
@@ -150,17 +149,16 @@ class TemActor(eqx.Module):
     log_std: Float[Array, " 2"]
     config: TemConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: TemConfig):
-        keys = jax.random.split(key, 7)
+    def __init__(self, rng: Rng, config: TemConfig):
         size = config.size
-        self.own = Linear(keys[0], 4, size, RELU_GAIN)
-        self.agent = Linear(keys[1], 4, size, RELU_GAIN)
-        self.obstacle = Linear(keys[2], 5, size, RELU_GAIN)
-        self.look = Transformer(keys[3], size, config.attention_heads)
-        self.messenger = Messenger(keys[4], config)
-        self.lstm = LSTM(keys[5], 2 * size, config.memory)
-        self.mean = Linear(keys[6], 2 * size + config.memory, ACTIONS, 0.1)
-        self.log_std = jnp.zeros(ACTIONS) + config.log_std
+        self.own = Linear(rng, 4, size, RELU_GAIN)
+        self.agent = Linear(rng, 4, size, RELU_GAIN)
+        self.obstacle = Linear(rng, 5, size, RELU_GAIN)
+        self.look = Transformer(rng, size, config.attention_heads)
+        self.messenger = Messenger(rng, config)
+        self.lstm = LSTM(rng, 2 * size, config.memory)
+        self.mean = Linear(rng, 2 * size + config.memory, ACTIONS, 0.1)
+        self.log_std = filled(ACTIONS, config.log_std)
         self.config = config
 
     def observe(self, env: Env, state: WorldState) -> Graph:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import length
 from ssmarl.world.graph import Edges, Graph, Vertex
@@ -46,9 +46,9 @@ class UnimpConfig:
         """The same for every world."""
         return self
 
-    def build(self, key: Key) -> "Unimp":
+    def build(self, rng: Rng) -> "Unimp":
         """Untrained."""
-        return Unimp(key, self)
+        return Unimp(rng, self)
 
 
 class Attention(eqx.Module):
@@ -61,13 +61,12 @@ class Attention(eqx.Module):
     skip: Linear
     heads: int = eqx.field(static=True)
 
-    def __init__(self, key: Key, size_in: int, out: int, heads: int):
-        keys = jax.random.split(key, 5)
-        self.query = Linear(keys[0], size_in, heads * out)
-        self.key = Linear(keys[1], size_in, heads * out)
-        self.value = Linear(keys[2], size_in, heads * out)
-        self.edge = Linear(keys[3], 1, heads * out, bias=False)
-        self.skip = Linear(keys[4], size_in, out)
+    def __init__(self, rng: Rng, size_in: int, out: int, heads: int):
+        self.query = Linear(rng, size_in, heads * out)
+        self.key = Linear(rng, size_in, heads * out)
+        self.value = Linear(rng, size_in, heads * out)
+        self.edge = Linear(rng, 1, heads * out, bias=False)
+        self.skip = Linear(rng, size_in, out)
         self.heads = heads
 
     def __call__(
@@ -107,17 +106,18 @@ class Unimp(eqx.Module):
     join: Linear
     config: UnimpConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: UnimpConfig):
-        keys = jax.random.split(key, 5 + config.layers)
+    def __init__(self, rng: Rng, config: UnimpConfig):
         hidden = config.hidden
-        self.types = jax.random.normal(keys[0], (len(Vertex), config.embedding))
+        self.types = jnp.asarray(rng.normal(size=(len(Vertex), config.embedding)))
         # Of a source: velocity, position, goal, type; of the edge: its length.
-        self.from_vertex = Linear(keys[1], 6 + config.embedding, hidden, RELU_GAIN)
-        self.from_edge = Linear(keys[4], 1, hidden, bias=False)
-        self.second = Linear(keys[2], hidden, hidden, RELU_GAIN)
+        self.from_vertex = Linear(rng, 6 + config.embedding, hidden, RELU_GAIN)
+        self.from_edge = Linear(rng, 1, hidden, bias=False)
+        self.second = Linear(rng, hidden, hidden, RELU_GAIN)
         self.norms = (LayerNorm(hidden), LayerNorm(hidden))
-        self.layers = tuple(Attention(key, hidden, hidden, config.heads) for key in keys[5:])
-        self.join = Linear(keys[3], hidden + 4, config.out, RELU_GAIN)
+        self.layers = tuple(
+            Attention(rng, hidden, hidden, config.heads) for _ in range(config.layers)
+        )
+        self.join = Linear(rng, hidden + 4, config.out, RELU_GAIN)
         self.config = config
 
     def observe(self, env: Env, state: WorldState) -> Graph:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.errors import InputError
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
-from ssmarl.types import Key
+from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.observation import observation_size, observe
 from ssmarl.world.state import WorldState
@@ -35,9 +36,9 @@ class VectorConfig:
         """With the world's sizes."""
         return dataclasses.replace(self, inputs=observation_size(env), agents=env.world.num_agents)
 
-    def build(self, key: Key) -> "Vector":
+    def build(self, rng: Rng) -> "Vector":
         """Untrained."""
-        return Vector(key, self)
+        return Vector(rng, self)
 
 
 class Vector(eqx.Module):
@@ -47,14 +48,10 @@ class Vector(eqx.Module):
     norms: tuple[LayerNorm, ...]
     config: VectorConfig = eqx.field(static=True)
 
-    def __init__(self, key: Key, config: VectorConfig):
+    def __init__(self, rng: Rng, config: VectorConfig):
         size = config.inputs * (1 + config.agents * int(config.central))
         sizes = (size, *[config.out] * config.depth)
-        keys = jax.random.split(key, config.depth)
-        self.layers = tuple(
-            Linear(key, wide, out, RELU_GAIN)
-            for key, wide, out in zip(keys, sizes[:-1], sizes[1:], strict=True)
-        )
+        self.layers = tuple(Linear(rng, wide, out, RELU_GAIN) for wide, out in pairwise(sizes))
         self.norms = tuple(LayerNorm(config.out) for _ in self.layers)
         self.config = config
 

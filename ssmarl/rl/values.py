@@ -15,7 +15,7 @@ from ssmarl.nets.team import Memory
 from ssmarl.optim.update import Sharing
 from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks, in_passes
 from ssmarl.rl.normalise import Normaliser
-from ssmarl.types import Key
+from ssmarl.types import Key, Rng
 from ssmarl.world.env import Env
 
 Tree = Any
@@ -59,17 +59,12 @@ class Values(eqx.Module):
     optimiser: optax.OptState
 
     @staticmethod
-    def create(key: Key, env: Env, streams: tuple[int, ...], config: ValueConfig) -> "Values":
+    def create(rng: Rng, env: Env, streams: tuple[int, ...], config: ValueConfig) -> "Values":
         """Untrained critics, one for each number of streams."""
         critic = config.critic.for_world(env)
-
-        @jax.jit  # operation by operation this takes seconds
-        def build(key: Key) -> tuple[AnyCritic, ...]:
-            keys = jax.random.split(key, len(streams))
-            return tuple(critic.build(key, count) for key, count in zip(keys, streams, strict=True))
-
-        critics: Tree = build(key)
-        return Values(critics, Normaliser.blank(sum(streams)), config.optimiser().init(critics))
+        critics: Tree = tuple(critic.build(rng, count) for count in streams)
+        start: Tree = jax.jit(config.optimiser().init)(critics)
+        return Values(critics, Normaliser.blank(sum(streams)), start)
 
     def unroll(self, seen: Any, agents: int) -> tuple[Float[Array, "T A S"], tuple[Memory, ...]]:
         """Values of one episode in the signals' own units; the critics' memories."""

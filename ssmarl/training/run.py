@@ -19,6 +19,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ssmarl.algorithms.algorithm import State
 from ssmarl.errors import InputError
@@ -99,12 +100,9 @@ def _fresh(config: TrainConfig) -> State:
     """The state before the first iteration."""
     settings, algorithm = config.settings, config.algorithm
     worlds = config.training_worlds()
-    state = algorithm.init(worlds[0], settings, jax.random.key(config.seed))
+    state = algorithm.init(worlds[0], settings, np.random.default_rng(config.seed))
     shapes = [
-        jax.eval_shape(
-            lambda key, env=env: algorithm.init(env, settings, key),
-            jax.random.key(0),
-        )
+        jax.eval_shape(lambda env=env: algorithm.init(env, settings, np.random.default_rng(0)))
         for env in worlds
     ]
     if any(_sizes(shape) != _sizes(state) for shape in shapes):

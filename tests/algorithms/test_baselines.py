@@ -62,7 +62,7 @@ ENV = ssmarl.make("navigation", 2, episode_length=6, room=0.6)
 
 def learn(env, name, config, iterations):
     algorithm = ALGORITHMS[name]
-    state = on_devices(algorithm.init(env, config, KEY), config.environments)
+    state = on_devices(algorithm.init(env, config, np.random.default_rng(0)), config.environments)
     step = iteration(env, algorithm, config)
     rows = []
     for i in range(iterations):
@@ -79,7 +79,7 @@ def learn(env, name, config, iterations):
 def test_every_baseline_iterates_and_changes_its_team(name):
     """Two whole iterations through the trainer's own engine; all numbers are numbers."""
     config = SMALL[name]
-    before = ALGORITHMS[name].team(ALGORITHMS[name].init(ENV, config, KEY))
+    before = ALGORITHMS[name].team(ALGORITHMS[name].init(ENV, config, np.random.default_rng(0)))
     state, rows = learn(ENV, name, config, 2)
     after = ALGORITHMS[name].team(state)
     moved = [

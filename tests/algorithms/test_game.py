@@ -55,7 +55,7 @@ def game(limit):
 
 
 def learn(env, config, iterations, seed=0):
-    state = on_devices(SSMARL.init(env, config, jax.random.key(seed)), config.environments)
+    state = on_devices(SSMARL.init(env, config, np.random.default_rng(seed)), config.environments)
     step = iteration(env, SSMARL, config)
     rows = []
     for i in range(iterations):

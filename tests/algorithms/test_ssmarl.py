@@ -45,7 +45,7 @@ SMALL = SsmarlConfig(environments=4, chunk=3, actor=ACTOR, value=VALUE)
 )
 def test_every_variant_takes_a_step(change):
     config = dataclasses.replace(SMALL, **change)
-    start = on_devices(SSMARL.init(ENV, config, KEY), config.environments)
+    start = on_devices(SSMARL.init(ENV, config, np.random.default_rng(0)), config.environments)
     before = jax.device_get(start.team)
     state, metrics = iteration(ENV, SSMARL, config)(start, jnp.float32(0.5), KEY)
     moved = [
@@ -65,13 +65,13 @@ def test_every_variant_takes_a_step(change):
 def test_detours_need_targets_that_stay():
     config = dataclasses.replace(SMALL, path=Pathwise(detours=True))
     with pytest.raises(ssmarl.InputError, match="detours"):
-        SSMARL.init(ssmarl.make("formation", 3), config, KEY)
+        SSMARL.init(ssmarl.make("formation", 3), config, np.random.default_rng(0))
 
 
 def test_stepping_aside_needs_goals_of_ones_own():
     config = dataclasses.replace(SMALL, actor=dataclasses.replace(ACTOR, patience=5))
     with pytest.raises(ssmarl.InputError, match="patience"):
-        SSMARL.init(ssmarl.make("line", 3), config, KEY)
+        SSMARL.init(ssmarl.make("line", 3), config, np.random.default_rng(0))
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_what_images_are_measured_in_does_not_matter():
     def after_one_step(unit):
         path = Pathwise(foresight=Foresight(unit=unit), longest=1e9)
         config = dataclasses.replace(SMALL, environments=8, loose_start=0.0, path=path)
-        start = SSMARL.init(env, config, KEY)
+        start = SSMARL.init(env, config, np.random.default_rng(0))
         step = jax.jit(
             lambda state, keys: SSMARL.iterate(
                 env, config, state, jnp.float32(0.5), keys, KEY, Sharing()
@@ -123,7 +123,7 @@ def perturbed(actor, size=0.05):
 
 
 def test_the_surrogate_is_the_weighted_mean_of_ratio_times_advantage():
-    team = Team.create(KEY, ACTOR)
+    team = Team.create(np.random.default_rng(0), ACTOR)
     data, new = samples(team), perturbed(team.actor)
     factor = jnp.full((2, 3, 2), 1.5)
     who = jnp.zeros((2, 3, 2)).at[:, 0, 0].set(0.5).at[1, 2, 1].set(1.0)
@@ -143,7 +143,7 @@ def test_the_surrogate_is_the_weighted_mean_of_ratio_times_advantage():
 
 def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
     """M = Π π_new/π_old of those before, from densities written out."""
-    team = Team.create(KEY, ACTOR)
+    team = Team.create(np.random.default_rng(0), ACTOR)
     data, new = samples(team), perturbed(team.actor)
     policy_old, policy_new = (
         jax.device_get(POLICY(data.sight, actor)) for actor in (team.actor, new)
@@ -160,7 +160,7 @@ def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
 
 
 def test_without_sharing_each_agent_acts_by_its_own_network():
-    team = Team.create(KEY, ACTOR, 2)
+    team = Team.create(np.random.default_rng(0), ACTOR, 2)
     graph = jax.jit(lambda key: ENV.graph(ENV.reset(key)))(KEY)
     act = eqx.filter_jit(lambda acting: acting(graph, team.blank(2)))
     both, _ = act(team)
@@ -185,7 +185,7 @@ def test_critics_learn_the_returns_of_their_streams():
     distance = jnp.linalg.norm(states.position - states.target, axis=-1)
     signal = jnp.broadcast_to(distance[:, None], (16, 5, 2))
     returns = jnp.stack([1000 * signal, signal, 5 - 0.01 * signal], axis=-1)
-    values = Values.create(KEY, env, (1, 2), config)
+    values = Values.create(np.random.default_rng(0), env, (1, 2), config)
 
     @eqx.filter_jit
     def run(values):

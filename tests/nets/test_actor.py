@@ -12,12 +12,12 @@ import ssmarl
 from ssmarl.nets.actor import Actor, ActorConfig
 from ssmarl.nets.encoding import Encoding, encode
 from ssmarl.nets.gaussian import Gaussian, kl_divergence
-from ssmarl.nets.layers import LSTM, Memory
+from ssmarl.nets.layers import LSTM, Memory, orthogonal
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.world.graph import Edges
 
 KEY = jax.random.key(0)
-ACTOR = Actor(KEY)
+ACTOR = Actor(np.random.default_rng(0))
 ACT = eqx.filter_jit(lambda actor, graph, memory: actor(graph, memory))
 
 
@@ -113,7 +113,7 @@ def test_the_rich_encoding_feels_left_from_right():
         config = ActorConfig(graph=GraphNetConfig(encoding=encoding))
         shares = []
         for seed in range(10):
-            actor = Actor(jax.random.key(seed), config)
+            actor = Actor(np.random.default_rng(seed), config)
             left, right = probe(actor, 1), probe(actor, -1)
             shares.append(np.linalg.norm(left - right) / np.linalg.norm(left))
         return np.mean(shares)
@@ -178,7 +178,7 @@ def test_attention_is_a_distribution_over_present_edges():
 
 def test_lstm_by_hand():
     """The equations of the paper's reference, gate by gate, in NumPy."""
-    lstm = LSTM(KEY, 3, 4)
+    lstm = LSTM(np.random.default_rng(0), 3, 4)
     rng = np.random.default_rng(0)
     x, hidden, cell = (rng.normal(size=(5, n)).astype(np.float32) for n in (3, 4, 4))
     out = lstm.advance(lstm.prepare(jnp.asarray(x)), Memory(jnp.asarray(hidden), jnp.asarray(cell)))
@@ -208,3 +208,14 @@ def test_gaussian_against_scipy_and_sampling():
     estimate = (jax.vmap(old.log_prob)(draws) - jax.vmap(new.log_prob)(draws)).mean(axis=0)
     np.testing.assert_allclose(kl_divergence(old, new), estimate, rtol=0.03)
     np.testing.assert_allclose(kl_divergence(old, old), 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (7, 3), (5, 5), (1, 4)])
+def test_first_weights_are_orthogonal(shape: tuple[int, int]) -> None:
+    weight = orthogonal(np.random.default_rng(0), *shape)
+    small = weight @ weight.T if shape[0] <= shape[1] else weight.T @ weight
+    np.testing.assert_allclose(small, np.eye(min(shape)), atol=1e-12)
+    draws = [orthogonal(np.random.default_rng(seed), *shape) for seed in range(2000)]
+    # Evenly distributed: no entry leans to one side, all are of one size.
+    np.testing.assert_allclose(np.mean(draws, axis=0), 0, atol=0.1)
+    np.testing.assert_allclose(np.mean(np.square(draws), axis=0), 1 / max(shape), rtol=0.2)

@@ -36,7 +36,7 @@ def test_unimp_attention_by_its_formula():
     """Vertex by vertex and head by head, in NumPy."""
     rng = np.random.default_rng(0)
     count, size, out, heads = 5, 4, 3, 2
-    layer = Attention(KEY, size, out, heads)
+    layer = Attention(np.random.default_rng(0), size, out, heads)
     x = rng.normal(size=(1, count, size))
     edge = rng.uniform(size=(1, count, count, 1))
     linked = rng.random((1, count, count)) < 0.5
@@ -77,7 +77,7 @@ def test_informarl_vertices_are_what_the_world_holds():
     )
     state = env.reset(KEY)
     state = dataclasses.replace(state, velocity=jnp.array([[1.0, 0.0], [0.0, 0.5]]))
-    reader = Unimp(KEY, UnimpConfig())
+    reader = Unimp(np.random.default_rng(0), UnimpConfig())
     read = eqx.filter_jit(lambda state: reader.vertices(env.graph(state)))
     vertex, present = (np.asarray(x) for x in read(state))
     mine = vertex[0][present[0]][:, :6]
@@ -96,7 +96,7 @@ def test_informarl_vertices_are_what_the_world_holds():
 def test_order_and_padding_change_nothing(config):
     """Graph actors: the same weights for any team, whoever is listed first."""
     env = ssmarl.make("navigation", 6)
-    actor = config.build(KEY)
+    actor = config.build(np.random.default_rng(0))
     state = moving(env, 1)
     order = jax.random.permutation(KEY, 6)
     shuffled = dataclasses.replace(
@@ -125,7 +125,7 @@ def test_order_and_padding_change_nothing(config):
 )
 def test_unrolling_is_stepping(config):
     env = ssmarl.make("navigation", 3)
-    actor = config.for_world(env).build(KEY)
+    actor = config.for_world(env).build(np.random.default_rng(0))
     states = [moving(env, seed) for seed in range(4)]
     seen = [jax.jit(lambda state: actor.observe(env, state))(state) for state in states]
     memory, means = actor.blank(3), []
@@ -143,12 +143,12 @@ def test_unrolling_is_stepping(config):
 def test_vector_networks_read_the_whole_world_and_only_their_own():
     env = ssmarl.make("navigation", 3)
     state = moving(env)
-    actor = RecurrentActorConfig().for_world(env).build(KEY)
+    actor = RecurrentActorConfig().for_world(env).build(np.random.default_rng(0))
     np.testing.assert_array_equal(actor.observe(env, state), observe(env, state))
     with pytest.raises(ssmarl.InputError, match="as many agents and obstacles"):
         actor.observe(ssmarl.make("navigation", 4), moving(ssmarl.make("navigation", 4)))
     # A central critic also sees where the others are to go; the actor does not.
-    critic = RecurrentCriticConfig().for_world(env).build(KEY, 1)
+    critic = RecurrentCriticConfig().for_world(env).build(np.random.default_rng(0), 1)
     other = dataclasses.replace(state, target=state.target.at[2].add(1.0))
     first, second = (observe(env, s)[None] for s in (state, other))
     value, moved = (critic.unroll(x, critic.blank(3))[0][0, 0] for x in (first, second))
@@ -159,7 +159,7 @@ def test_vector_networks_read_the_whole_world_and_only_their_own():
 
 def test_transformer_ignores_what_is_absent():
     """By plain dense attention over the present tokens alone; over none, no attention at all."""
-    layer = Transformer(KEY, 8, 2)
+    layer = Transformer(np.random.default_rng(0), 8, 2)
     rng = np.random.default_rng(0)
     x, tokens = rng.normal(size=(2, 1, 8)), rng.normal(size=(2, 3, 8))
     present = np.array([[True, False, True], [False, False, False]])
@@ -204,8 +204,8 @@ def test_messages_reach_their_receivers_chains_and_nobody_else():
 def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
     """Agent 0 cannot see agent 2. Agent 1 can, and its message has told 0 one step later."""
     env = line_of_three()
-    actor = SMALL_TEM.build(jax.random.key(5))
-    # Everybody always sends, to the first neighbour.
+    actor = SMALL_TEM.build(np.random.default_rng(1))
+    # Everybody always sends; with these weights agent 1 sends to agent 0.
     actor = eqx.tree_at(lambda a: a.messenger.nobody, actor, jnp.asarray(-1e3))
     act = eqx.filter_jit(actor)
     state = env.reset(KEY)

@@ -13,7 +13,7 @@ KEY = jax.random.key(0)
 
 
 def test_graph_aggregation_is_the_papers_formula():
-    aggregate = GraphAggregation(KEY, 5)
+    aggregate = GraphAggregation(np.random.default_rng(0), 5)
     vertex = jax.random.normal(KEY, (4, 5))
     assert aggregate.f5.bias is not None
     assert aggregate.f6.bias is not None
@@ -30,7 +30,7 @@ def test_values_have_one_column_per_stream(agents):
     env = ssmarl.make("navigation", agents)
     graph = jax.jit(env.graph)(env.reset(KEY))
     for own_vertex in (True, False):
-        critic = Critic(KEY, 3, CriticConfig(own_vertex=own_vertex))
+        critic = Critic(np.random.default_rng(0), 3, CriticConfig(own_vertex=own_vertex))
         value, _ = eqx.filter_jit(critic)(graph, critic.blank(agents))
         assert value.shape == (agents, 3)
         alike = np.allclose(value, value[:1])

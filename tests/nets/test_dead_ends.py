@@ -74,7 +74,7 @@ def test_to_and_fro_is_getting_nowhere():
 def test_one_step_at_a_time_and_all_at_once_agree():
     """The policy in the loop and its unrolling over a recorded stretch, stuck agents included."""
     graph = ENV.graph(ENV.reset(KEY))
-    actor = Actor(KEY, SMALL)
+    actor = Actor(np.random.default_rng(0), SMALL)
     act = eqx.filter_jit(actor)
     memory, means = actor.blank(3), []
     for _ in range(32):
@@ -92,7 +92,7 @@ def test_one_step_at_a_time_and_all_at_once_agree():
 
 
 def test_without_patience_nothing_is_turned_or_remembered():
-    actor = Actor(KEY, dataclasses.replace(SMALL, patience=0))
+    actor = Actor(np.random.default_rng(0), dataclasses.replace(SMALL, patience=0))
     graph = ENV.graph(ENV.reset(KEY))
     assert actor.blank(3).progress is None
     assert actor.look(graph, None)[0] is graph

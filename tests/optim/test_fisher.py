@@ -25,7 +25,7 @@ def test_products_equal_the_dense_hessian():
     """A whole small actor with LSTM, over two steps in time."""
     with jax.enable_x64(True):
         env = ssmarl.make("navigation", 3)
-        actor = Actor(jax.random.key(1), SMALL)
+        actor = Actor(np.random.default_rng(1), SMALL)
         state = jax.jit(env.reset)(jax.random.key(0))
         after, _ = jax.jit(env.step)(state, jnp.ones((3, 2)))
         graphs = [jax.jit(env.graph)(moment) for moment in (state, after)]

@@ -136,7 +136,7 @@ def test_an_agent_that_jitters_on_the_spot_becomes_impatient():
     """Reward with impatience falls below that without as soon as mean velocities have faded."""
     layout = {"agents": [[0, 0]], "goals": [[1.5, 0]], "side": 4}
     env = ssmarl.make(layout=layout, episode_length=40)
-    team = Team.create(KEY, ActorConfig(log_std=-9.0))
+    team = Team.create(np.random.default_rng(0), ActorConfig(log_std=-9.0))
     still = jax.tree.map(jnp.zeros_like, team.actor.mean)
     team = eqx.tree_at(lambda team: team.actor.mean, team, still)
 
@@ -208,7 +208,7 @@ def test_an_action_is_praised_for_what_it_lets_the_policy_do_later():
 
     With sensitivities kept whole it equals plain differentiation of the same episode."""
     env = ssmarl.make("navigation", 2, num_obstacles=0, episode_length=4)
-    team = Team.create(KEY, ActorConfig(log_std=-3.0))
+    team = Team.create(np.random.default_rng(0), ActorConfig(log_std=-3.0))
     whole = Pathwise(keep=1.0, longest=1e9)
 
     def imagined(team):
@@ -234,7 +234,7 @@ def test_an_action_is_praised_for_what_it_lets_the_policy_do_later():
 def test_a_few_steps_down_the_gradient_learn_to_move():
     """Twenty steps of Adam on eight short episodes: rewards rise."""
     env = ssmarl.make("navigation", 2, num_obstacles=1, episode_length=25)
-    team = Team.create(KEY, ActorConfig())
+    team = Team.create(np.random.default_rng(0), ActorConfig())
     optimiser = optax.adam(3e-3)
     keys = jax.random.split(KEY, 8)
 

@@ -15,7 +15,7 @@ from ssmarl.rl.score import Sight
 
 KEY = jax.random.key(0)
 ENV = ssmarl.make("navigation", 3, episode_length=8)
-TEAM = Team.create(KEY, ActorConfig())
+TEAM = Team.create(np.random.default_rng(0), ActorConfig())
 ENVS, STEPS = 4, 8
 PLAY = eqx.filter_jit(lambda team, keys: jax.vmap(lambda key: play(ENV, team, key))(keys))
 DATA, LAST = PLAY(TEAM, jax.random.split(KEY, ENVS))
@@ -49,7 +49,7 @@ def test_replayed_chunks_equal_the_rollout():
 
 
 def test_unrolled_critics_equal_single_steps():
-    critic = Critic(KEY, 2)
+    critic = Critic(np.random.default_rng(0), 2)
     graph = jax.jit(jax.vmap(ENV.graph))(at(DATA.state, 0, slice(0, 5)))
     whole, trace = eqx.filter_jit(critic.unroll)(graph, critic.blank(3))
     memory = critic.blank(3)

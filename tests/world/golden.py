@@ -20,6 +20,10 @@ SHARED = Path(
 )
 
 
+FIXED = ("landmark_pos", "obstacle_pos", "obstacle_radius")
+"""What does not move in a recording."""
+
+
 def recordings(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.npz"))
 
@@ -36,15 +40,15 @@ def reference_env(recording, name: str, method) -> Env:
     return Env(scenario, world, goal_edges=scenario.goal_edges, search=Search(method=method))
 
 
-def inject(recording, position, velocity) -> WorldState:
+def inject(fixed, position, velocity) -> WorldState:
     """A recorded moment as a state of ours; the target is filled in by the step."""
     return WorldState(
         position=position,
         velocity=velocity,
         target=jnp.zeros_like(position),
-        landmark=jnp.asarray(recording["landmark_pos"], float),
-        obstacle=jnp.asarray(recording["obstacle_pos"], float),
-        obstacle_radius=jnp.asarray(recording["obstacle_radius"], float),
+        landmark=fixed["landmark_pos"],
+        obstacle=fixed["obstacle_pos"],
+        obstacle_radius=fixed["obstacle_radius"],
         step=jnp.zeros((), jnp.int32),
         placed=jnp.array(True),
     )

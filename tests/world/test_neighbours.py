@@ -98,7 +98,7 @@ def compiled(agents, method, slots):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    agents=st.sampled_from([1, 2, 5, 17, 60, 120, 500]),
+    agents=st.sampled_from([1, 5, 60, 500]),
     seed=st.integers(0, 2**31 - 1),
     density=st.floats(0.1, 10.0),
 )
