@@ -21,7 +21,7 @@ run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on 
 
 # Most of the tests' time is compilation. XLA's older code generator, where this JAX still has it,
 # compiles up to four times as fast, and without optimisation faster still; the world's own tests
-# compare to the last bit what optimised kernels compute. `test-slow` compiles as users do.
+# compare to the last bit what optimised kernels compute. Learning checks compile as users do.
 QUICK := --xla_cpu_use_fusion_emitters=false
 test: .venv/installed-test lint  ## what CI runs
 	quick=$(QUICK); XLA_FLAGS=$$quick $(BIN)/python -c 'import jax; jax.devices()' || quick=; \
@@ -29,8 +29,8 @@ test: .venv/installed-test lint  ## what CI runs
 	XLA_FLAGS="$$quick --xla_backend_optimization_level=0" \
 		$(BIN)/pytest -n 2 --dist loadfile --ignore tests/world --ignore tests/zoo
 
-test-slow: .venv/installed-test  ## learning checks too
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+test-slow: test  ## learning checks too
+	$(BIN)/pytest -n 2 -m slow
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -98,7 +98,7 @@ def test_sequential_updates_improve_monotonically_within_the_limits():
     """Each agent in turn maximises its bound under the cost bounds; nobody ever loses."""
     rng = np.random.default_rng(4)
     improved = 0
-    for _ in range(6):
+    for _ in range(3):
         game = random_game(rng)
         policy = random_policy(rng, game)
         limits = np.array([total(game, policy, cost) for cost in game.cost]) + 0.05
@@ -111,7 +111,7 @@ def test_sequential_updates_improve_monotonically_within_the_limits():
             assert (np.array(costs) <= limits + 1e-9).all()
             last = reward
         improved += last > first + 1e-4
-    assert improved == 6
+    assert improved == 3
 
 
 def sequential_update(rng, game, old, limits):
