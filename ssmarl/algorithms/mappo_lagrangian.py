@@ -1,7 +1,7 @@
 """MAPPO-Lagrangian: PPO on the reward minus priced costs; prices rise while a limit is exceeded.
 
 After Gu et al., "Safe Multi-Agent Reinforcement Learning for Multi-Robot Control" (2023) and its
-public code; there every agent has its own network (`--share False`: in random order, with the
+public code; there every agent has its own network (`--no-share`: in random order, with the
 factor M). Deviations: docs/baselines.md.
 """
 

@@ -70,7 +70,7 @@ def parse(args: Sequence[str]) -> Command:
                 args=["None" if arg == "none" else arg for arg in args],
                 prog="ssmarl",
                 description="Safe, scalable multi-agent reinforcement learning.",
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+                config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
         if stop.code in (None, 0):

@@ -35,7 +35,7 @@ class Train:
     constraint: tuple[str, ...] = ()
     """NAME=LIMIT[,PARAMETER=VALUE...], per agent and episode, any number; none: collision=1."""
     share: bool = True
-    """One network for all agents (PS); --share False gives each its own (NPS)."""
+    """One network for all agents (PS); --no-share: one each (NPS)."""
     num_obstacles: tuple[int, ...] = ()
     """Obstacles of the training worlds. None given: the scenario's own."""
     room: tuple[float, ...] = (1.0,)

@@ -12,7 +12,8 @@ import ssmarl
 from ssmarl.bench.env import bench_env
 from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
-from ssmarl.cli.main import main
+from ssmarl.cli.main import main, parse
+from ssmarl.cli.train import Train
 from ssmarl.world.constraints import CONSTRAINTS
 from ssmarl.world.scenarios import SCENARIOS
 
@@ -126,6 +127,12 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
 
 TINY = ["--num-agents", "2", "--num-obstacles", "1", "--episode-length", "6", "--steps", "48"]
 TINY += ["--set", "environments=4", "chunk=3", "actor.memory=4", "actor.graph.widths=[4,8]"]
+
+
+def test_switches_have_a_plain_form():
+    command = parse(["train", "--no-share", "--no-report", "--wandb"])
+    assert isinstance(command, Train)
+    assert (command.share, command.report, command.wandb) == (False, False, True)
 
 
 def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
