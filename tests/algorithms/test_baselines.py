@@ -32,7 +32,7 @@ VECTOR_VALUE = ValueConfig(
 )
 GRAPH_VALUE = ValueConfig(critic=CriticConfig(graph=GRAPH, memory=4, hidden=8), epochs=1)
 SMALL = {
-    "rmappo": PpoConfig(environments=4, epochs=2, actor=VECTOR, value=VECTOR_VALUE),
+    "rmappo": PpoConfig(environments=4, epochs=2, fade=0.0, actor=VECTOR, value=VECTOR_VALUE),
     "mappo_lagrangian": LagrangianConfig(
         environments=4, share=False, epochs=2, actor=VECTOR, value=VECTOR_VALUE
     ),
@@ -90,6 +90,23 @@ def test_every_baseline_iterates_and_changes_its_team(name):
     assert max(moved) > 1e-5
     for row in rows:
         assert all(np.isfinite(value) for key, value in row.items() if "explained" not in key), row
+
+
+def test_learning_fades_away_towards_the_end():
+    config, algorithm = SMALL["rmappo"], ALGORITHMS["rmappo"]
+    step = iteration(ENV, algorithm, config)
+
+    def moved(progress):
+        """Adam's first steps are as long as the learning rate, whatever the gradient."""
+        start = on_devices(
+            algorithm.init(ENV, config, np.random.default_rng(0)), config.environments
+        )
+        state, _ = step(start, jnp.float32(progress), KEY)
+        return np.abs(np.asarray(algorithm.team(state).actor.mean.bias)).max()
+
+    assert moved(0.0) > 1e-4
+    assert moved(0.75) == pytest.approx(moved(0.0) / 4, rel=0.1)
+    assert moved(1.0) == 0
 
 
 def test_clipped_gains_and_where_they_stop():
