@@ -46,7 +46,7 @@ def update(
     learner = _track(env, config, learner, episode_cost)
     team, reports = _steps(env, config, learner, samples, now, order_key, sample_key, sharing)
     values = fit(
-        critics, judged.seen, judged.traces, judged.returns, fit_key, config.value, length, sharing
+        critics, judged.seen, judged.traces, judged.returns, fit_key, config.value, sharing
     )
     explained = explained_variance(judged.value[:, :-1], judged.returns, sharing)
     learner = Learner(team, values, learner.cost, learner.image, learner.weight)

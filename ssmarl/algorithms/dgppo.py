@@ -18,13 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.algorithms.algorithm import Metrics
-from ssmarl.algorithms.judged import Judged
+from ssmarl.algorithms.judged import Judged, with_end
 from ssmarl.algorithms.ppo import Now, PpoConfig, PpoLearner, Recipe, algorithm, standardised
 from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import CriticConfig
 from ssmarl.nets.encoding import Encoding
 from ssmarl.nets.message_passing import GraphNetConfig
-from ssmarl.rl.chunks import chunk_length
 from ssmarl.rl.rollout import play
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
 from ssmarl.types import Rng
@@ -47,6 +46,8 @@ class DgppoConfig(PpoConfig):
     """Passes over the data in an iteration."""
     learning_rate: float = 3e-4
     """Of the actor's Adam (DGPPO's)."""
+    gap: float = 0.5
+    """By which h jumps up at contact, and as much below 0 just before (DGPPO's)."""
     alpha: float = 3.0
     """By which share a second V^h may approach 0 (DGPPO's is 10 at dt = 0.03: the same α·dt)."""
     slack: float = 0.01
@@ -59,10 +60,11 @@ class DgppoConfig(PpoConfig):
     )
 
 
-def danger(env: Env, graph: Graph) -> Float[Array, " A"]:
+def danger(env: Env, graph: Graph, gap: float) -> Float[Array, " A"]:
     """h: how deep each agent overlaps whatever is nearest, in metres; negative: room left.
 
-    With nothing in sight, the room that an agent at the limit of sight would leave.
+    Between touching and not there is a gap of twice `gap`. With nothing in sight, the room that an
+    agent at the limit of sight would leave.
     """
     own = env.world.agent_radius
     depth = [
@@ -70,16 +72,17 @@ def danger(env: Env, graph: Graph) -> Float[Array, " A"]:
         for edges in (graph.agents, graph.obstacles)
     ]
     unseen = 2 * own - env.world.perception
-    return jnp.concatenate(depth, axis=1).max(axis=1, initial=unseen)
+    h = jnp.concatenate(depth, axis=1).max(axis=1, initial=unseen)
+    return jnp.maximum(jnp.where(h > 0, h + gap, h - gap), -1.0)
 
 
 def worst_ahead(
-    h: Float[Array, "T A"], value: Float[Array, "T A"], gamma: float, lam: float
+    h: Float[Array, "T A"], value: Float[Array, "T1 A"], gamma: float, lam: float
 ) -> Float[Array, "T A"]:
     """The worst h from each moment on, discounted.
 
     Q_t = (1 − γ) h_t + γ max(h_t, Q'_{t+1}), where Q' mixes what was seen later (λ) with what the
-    critic expects there.
+    critic expects there; after the last step, only the critic knows.
     """
 
     def back(later: Float[Array, " A"], now: tuple) -> tuple:
@@ -88,9 +91,15 @@ def worst_ahead(
         worst = (1 - gamma) * h + gamma * jnp.maximum(h, ahead)
         return worst, worst
 
-    following = jnp.concatenate([value[1:], value[-1:]])
-    _, worst = jax.lax.scan(back, value[-1], (h, following), reverse=True)
+    _, worst = jax.lax.scan(back, value[-1], (h, value[1:]), reverse=True)
     return worst
+
+
+def blamed(
+    gain: Float[Array, "E T A"], excess: Float[Array, "E T A"], weight: Float[Array, ""]
+) -> Float[Array, "E T A"]:
+    """The reward's advantage where the barrier holds, blame for the excess elsewhere."""
+    return jnp.where(excess > 0, -weight * excess, gain)
 
 
 def start(env: Env, config: DgppoConfig, rng: Rng) -> Values:
@@ -101,29 +110,28 @@ def start(env: Env, config: DgppoConfig, rng: Rng) -> Values:
 def praise(
     env: Env, config: DgppoConfig, learner: PpoLearner, judged: Judged, now: Now
 ) -> tuple[Float[Array, "E T A"], Values, Metrics]:
-    """The reward's advantage where the barrier holds, blame for the excess elsewhere."""
+    """By (V^h(x') − V^h(x))/dt + α V^h(x) + ε, which ought to be at most 0."""
     barrier: Values = learner.own
-    agents = env.world.num_agents
-    value = jax.vmap(lambda seen: barrier.unroll(seen, agents)[0][..., 0])(judged.seen)
-    following = jnp.concatenate([value[:, 1:], value[:, -1:]], axis=1)
-    excess = (following - value) / env.world.dt + config.alpha * value + config.slack
+    expect = jax.vmap(lambda seen: barrier.unroll(seen, env.world.num_agents))
+    value = expect(with_end(judged.seen, judged.end))[0][..., 0]
+    here = value[:, :-1]
+    excess = (value[:, 1:] - here) / env.world.dt + config.alpha * here + config.slack
     weight = config.barrier_weight * 2.0 ** ((now.progress >= 0.5) * 1.0 + (now.progress >= 0.75))
-    gain = standardised(judged.advantage[..., 0], now.sharing)
-    advantage = jnp.where(excess > 0, -weight * excess, gain)
+    advantage = blamed(standardised(judged.advantage[..., 0], now.sharing), excess, weight)
 
     # V^h is of the policy without noise, so it learns from episodes without.
-    quiet, _ = jax.vmap(lambda key: play(env, learner.team, key, noise=False))(now.keys)
-    seen = jax.vmap(jax.vmap(env.graph))(quiet.state)
-    h = jax.vmap(jax.vmap(lambda graph: danger(env, graph)))(seen)
-    expected, traces = jax.vmap(lambda seen: barrier.unroll(seen, agents))(seen)
+    quiet, last = jax.vmap(lambda key: play(env, learner.team, key, noise=False))(now.keys)
+    seen = jax.vmap(jax.vmap(env.graph))(with_end(quiet.state, last))
+    h = jax.vmap(jax.vmap(lambda graph: danger(env, graph, config.gap)))(seen)[:, :-1]
+    expected, traces = expect(seen)
     target = jax.vmap(lambda h, v: worst_ahead(h, v, config.gamma, config.lam))(
         h, expected[..., 0]
     )[..., None]
-    length = chunk_length(env.world.episode_length, config.chunk)
-    fitted = fit(barrier, seen, traces, target, now.key, config.value, length, now.sharing)
+    seen, traces = jax.tree.map(lambda leaf: leaf[:, :-1], (seen, traces))
+    fitted = fit(barrier, seen, traces, target, now.key, config.value, now.sharing)
     told = {
         "unsafe": now.sharing.mean((excess > 0).astype(jnp.float32).mean()),
-        "explained_barrier": explained_variance(expected, target, now.sharing)[0],
+        "explained_barrier": explained_variance(expected[:, :-1], target, now.sharing)[0],
     }
     return advantage, fitted, told
 

@@ -26,6 +26,8 @@ class Judged(eqx.Module):
     rollout: Rollout
     seen: Any
     """Before each step, as the networks read it."""
+    end: Any
+    """After the last step."""
     traces: tuple[Memory, ...]
     """The critics' memories after each step."""
     value: Float[Array, "E T1 A R"]
@@ -55,10 +57,8 @@ def play_and_judge(
 ) -> Judged:
     """Episodes from one key each, with advantages of every signal under its own discount."""
     rollout, last = jax.vmap(lambda key: play(env, team, key))(keys)
-    states = jax.tree.map(
-        lambda run, end: jnp.concatenate([run, end[:, None]], axis=1), rollout.state, last
-    )
-    seen = jax.vmap(jax.vmap(lambda state: team.observe(env, state)))(states)
+    see = jax.vmap(lambda state: team.observe(env, state))
+    seen = jax.vmap(see)(with_end(rollout.state, last))
     value, traces = jax.vmap(lambda seen: values.unroll(seen, env.world.num_agents))(seen)
     signal = signals(rollout.outcome)
     over = jnp.broadcast_to(rollout.outcome.truncated[..., None], signal.shape[:-1])
@@ -70,16 +70,22 @@ def play_and_judge(
 
     pairs = [estimate(stream) for stream in range(signal.shape[-1])]
     advantage, returns = (jnp.stack(part, axis=-1) for part in zip(*pairs, strict=True))
+    end = jax.tree.map(lambda leaf: leaf[:, -1], seen)
     seen, traces = jax.tree.map(lambda leaf: leaf[:, :-1], (seen, traces))
-    return Judged(rollout, seen, traces, value, advantage, returns)
+    return Judged(rollout, seen, end, traces, value, advantage, returns)
 
 
-def rewards_and_costs(scope: str) -> Signals:
-    """Each agent's own reward or the team's sum, then every cost."""
+def with_end(run: Any, end: Any) -> Any:
+    """[E, T, …] and what follows [E, …] → [E, T + 1, …]."""
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y[:, None]], axis=1), run, end)
+
+
+def rewards_and_costs(scope: str, *, contact: float = 0.0, costs: bool = True) -> Signals:
+    """Each agent's own reward or the team's sum, contacts priced in; then every cost."""
 
     def signals(outcome: Outcome) -> Float[Array, "E T A R"]:
-        reward = for_agents(outcome.reward, scope)
-        return jnp.concatenate([reward[..., None], outcome.cost], axis=-1)
+        reward = for_agents(outcome.reward + contact * outcome.contacts, scope)[..., None]
+        return jnp.concatenate([reward, outcome.cost], axis=-1) if costs else reward
 
     return signals
 

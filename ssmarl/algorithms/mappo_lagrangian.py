@@ -38,19 +38,29 @@ def start(env: Env, config: LagrangianConfig, _: Rng) -> Float[Array, "turns C"]
 def praise(
     env: Env, config: LagrangianConfig, learner: PpoLearner, judged: Judged, now: Now
 ) -> tuple[Float[Array, "E T A"], Float[Array, "turns C"], Metrics]:
-    """A − Σ λ A_c, each standardised; then λ ← max(0, λ + η (J_c − limit))."""
+    """A − Σ λ A_c, each standardised; then new prices."""
     price = learner.own
     sharing = now.sharing
     advantage = standardised(judged.advantage[..., 0], sharing)
     for c in range(len(env.constraints)):
         advantage -= price[:, c] * standardised(judged.advantage[..., 1 + c], sharing)
     cost = sharing.mean(judged.rollout.outcome.cost.sum(axis=1).mean(axis=0))
-    if config.share:
-        cost = cost.mean(axis=0, keepdims=True)
     limit = jnp.array([float(item.limit) for item in env.constraints])
-    raised = jnp.maximum(0.0, price + config.multiplier_rate * (cost - limit))
     names = [item.name for item in env.constraints]
-    return advantage, raised, {f"multiplier_{n}": price[:, c].mean() for c, n in enumerate(names)}
+    told = {f"multiplier_{name}": price[:, c].mean() for c, name in enumerate(names)}
+    return advantage, raised(price, cost, limit, config.multiplier_rate), told
+
+
+def raised(
+    price: Float[Array, "turns C"],
+    cost: Float[Array, "A C"],
+    limit: Float[Array, " C"],
+    rate: float,
+) -> Float[Array, "turns C"]:
+    """λ ← max(0, λ + η (J − limit)), of every agent's own costs or of their mean."""
+    if price.shape[0] == 1:
+        cost = cost.mean(axis=0, keepdims=True)
+    return jnp.maximum(0.0, price + rate * (cost - limit))
 
 
 MAPPO_LAGRANGIAN = algorithm(

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Float
 
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
-from ssmarl.algorithms.judged import Judged, for_agents, play_and_judge
+from ssmarl.algorithms.judged import Judged, play_and_judge, rewards_and_costs
 from ssmarl.algorithms.metrics import outcome_metrics, spread
 from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
 from ssmarl.nets.team import AnyActor, AnyActorConfig, Team
@@ -26,7 +26,7 @@ from ssmarl.rl.score import Samples, Sight
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
 from ssmarl.settings import check_ranges
 from ssmarl.types import Count, Key, Rng
-from ssmarl.world.env import Env, Outcome
+from ssmarl.world.env import Env
 
 Tree = Any
 
@@ -190,11 +190,9 @@ def _iterate(
     fit_key, learn_key, own_key = jax.random.split(now.key, 3)
     sharing = now.sharing
 
-    def signals(outcome: Outcome) -> Float[Array, "E T A R"]:
-        shaped = outcome.reward + config.collision_reward * outcome.contacts
-        reward = for_agents(shaped, config.reward_scope)[..., None]
-        return jnp.concatenate([reward, outcome.cost], axis=-1) if recipe.costs else reward
-
+    signals = rewards_and_costs(
+        config.reward_scope, contact=config.collision_reward, costs=recipe.costs
+    )
     gammas = (config.gamma, *[config.gamma_cost] * len(env.constraints))
     judged = play_and_judge(
         env, learner.team, learner.values, now.keys, signals, gammas, config.lam
@@ -206,14 +204,7 @@ def _iterate(
         env, config, learner, samples, recipe.aside, now.drawing(learn_key)
     )
     values = fit(
-        learner.values,
-        judged.seen,
-        judged.traces,
-        judged.returns,
-        fit_key,
-        config.value,
-        length,
-        sharing,
+        learner.values, judged.seen, judged.traces, judged.returns, fit_key, config.value, sharing
     )
     explained = explained_variance(judged.value[:, :-1], judged.returns, sharing)
     names = ["reward", *(item.name for item in env.constraints)]

@@ -37,7 +37,8 @@ def message_loss(actor: AnyActor, sight: Sight) -> Float[Array, ""]:
 
     def step(memory: TemMemory, graph: Graph) -> tuple:
         policy, after, sends = only.step(graph, memory)
-        without, _, _ = only.step(graph, silenced(memory))
+        # Not by acting oddly when nothing was received.
+        without = stop_gradient(only.step(graph, silenced(memory))[0])
         effect = jnp.minimum(kl_divergence(policy, without), MOST_EFFECT)
         return after, (effect.mean(), sends.mean())
 

@@ -37,7 +37,7 @@ class ActorConfig:
     """Steps over which agents see whether they get anywhere; those who do not step aside, then
     insist (`nets/dead_ends.py`). 0: never. For agents that are shown their own targets."""
     mean_bound: float | None = 2.0
-    """Means are kept within ± this times the action limit by a tanh; None: free."""
+    """Means are kept within ± this by a tanh; None: free."""
 
     def for_world(self, env: Env) -> "ActorConfig":
         """The same for every world; one that cannot work there is refused."""

@@ -41,6 +41,8 @@ class Team(eqx.Module):
         """Untrained; members start different."""
         if members is None:
             return Team(config.build(rng), None)
+        if isinstance(config, TemConfig):
+            raise InputError("tem: who reads a message must know its writer's network: share=true")
         actors = [config.build(rng) for _ in range(members)]
         return Team(jax.tree.map(lambda *leaves: jnp.stack(leaves), *actors), members)
 

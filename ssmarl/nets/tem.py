@@ -202,16 +202,10 @@ class TemActor(eqx.Module):
 
         def step(memory: TemMemory, graph: Graph) -> tuple:
             policy, memory = self(graph, memory)
-            return memory, (policy.mean, memory)
+            return memory, (policy, memory)
 
-        _, (mean, trace) = jax.lax.scan(step, memory, graph)
-        spread = bounded(
-            mean[0],
-            self.log_std,
-            mean_bound=self.config.mean_bound,
-            least_std=self.config.least_std,
-        ).log_std
-        return Gaussian(mean, spread), trace
+        _, (policy, trace) = jax.lax.scan(step, memory, graph)
+        return Gaussian(policy.mean, policy.log_std[0]), trace
 
     def _tokens(self, graph: Graph) -> tuple[Float[Array, "A D"], Float[Array, "A K D"]]:
         """What each agent observes in one vector, and a token of every agent it sees."""

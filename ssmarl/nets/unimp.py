@@ -1,6 +1,7 @@
 """InforMARL's reader: every agent's local graph, read by UniMP attention.
 
-Vertices of agent i's graph: itself, the agents and obstacles it sees, its goal; all relative to it.
+Vertices of agent i's graph: itself, the agents and obstacles it sees, its goal; all relative to it
+but its own velocity.
 Two of them are linked when nearer than `reach`. After a first layer of messages, attention layers
 
     x_i ← W_skip x_i + Σ_j a_ij (W_v x_j + W_e e_ij),

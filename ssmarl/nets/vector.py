@@ -1,4 +1,4 @@
-"""Reading fixed-size observations with global information: normalise, then two layers."""
+"""Reading fixed-size observations with global information: some layers, each normalised."""
 
 import dataclasses
 from dataclasses import dataclass

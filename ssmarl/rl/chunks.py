@@ -51,7 +51,10 @@ def some_of(count: int, share: float, key: Key) -> Int[Array, " N"]:
 
 
 def in_passes(count: int, passes: int, parts: int, key: Key) -> Int[Array, "B N"]:
-    """Indices of `count` chunks for some passes over them, each in a new order and in parts."""
+    """Indices of `count` chunks for some passes over them, each in a new order.
+
+    Parts are of one size, so there may be more of them than asked for, and never an empty one.
+    """
     size = count // min(parts, count)
     orders = jax.vmap(lambda key: jax.random.permutation(key, count))(jax.random.split(key, passes))
     return orders[:, : size * (count // size)].reshape(-1, size)

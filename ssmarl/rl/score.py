@@ -51,7 +51,7 @@ class Samples(eqx.Module):
     action: Float[Array, "N L A 2"]
     log_prob: Float[Array, "N L A"]
     advantage: Float[Array, "N L A R"]
-    """Of the reward, then of each cost, un-normalised."""
+    """Of the reward, then of each cost; or one for all."""
 
     def ratio(self, actor: AnyActor) -> Float[Array, "N L A"]:
         """π_new/π_old of the actions taken."""

@@ -13,7 +13,7 @@ from ssmarl.nets.critic import Critic, CriticConfig
 from ssmarl.nets.recurrent import RecurrentCritic, RecurrentCriticConfig
 from ssmarl.nets.team import Memory
 from ssmarl.optim.update import Sharing
-from ssmarl.rl.chunks import before_each_step, first_of_chunks, in_chunks, in_passes
+from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks, in_passes
 from ssmarl.rl.normalise import Normaliser
 from ssmarl.types import Key, Rng
 from ssmarl.world.env import Env
@@ -80,11 +80,11 @@ def fit(
     returns: Float[Array, "E T A S"],
     key: Key,
     config: ValueConfig,
-    length: int,
     sharing: Sharing,
 ) -> Values:
     """Critics nearer to the returns of E episodes. What was seen and traces have axes [E, T, …]."""
     scale = sharing.mean(values.scale.update(returns))
+    length = chunk_length(returns.shape[1], config.chunk)
     chunks = (
         in_chunks(seen, length),
         first_of_chunks([before_each_step(trace) for trace in traces], length),

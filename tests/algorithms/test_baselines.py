@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,17 +10,20 @@ import pytest
 
 import ssmarl
 from ssmarl.algorithms import ALGORITHMS
-from ssmarl.algorithms.dgppo import DgppoConfig, danger, worst_ahead
-from ssmarl.algorithms.mappo_lagrangian import LagrangianConfig
+from ssmarl.algorithms.dgppo import DgppoConfig, blamed, danger, worst_ahead
+from ssmarl.algorithms.mappo_lagrangian import LagrangianConfig, raised
 from ssmarl.algorithms.ppo import PpoConfig, clipped_gain, standardised
+from ssmarl.algorithms.tem import message_loss
 from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.gaussian import kl_divergence
 from ssmarl.nets.message_passing import GraphNetConfig
 from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
-from ssmarl.nets.tem import TemConfig
+from ssmarl.nets.tem import TemConfig, silenced
 from ssmarl.nets.unimp import UnimpConfig
 from ssmarl.nets.vector import VectorConfig
 from ssmarl.optim.update import Sharing, StepConfig
+from ssmarl.rl.score import Sight
 from ssmarl.rl.values import ValueConfig
 from ssmarl.training.engine import iteration, on_devices
 from ssmarl.world.scenarios import SCENARIOS
@@ -41,7 +45,8 @@ SMALL = {
         epochs=2,
         actor=RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8), memory=4),
         value=ValueConfig(
-            critic=RecurrentCriticConfig(reader=UnimpConfig(hidden=4, out=8), memory=4), epochs=1
+            critic=RecurrentCriticConfig(reader=UnimpConfig(hidden=4, out=8, pool=True), memory=4),
+            epochs=1,
         ),
     ),
     "tem": PpoConfig(
@@ -145,7 +150,9 @@ def test_danger_is_the_deepest_overlap():
     env = ssmarl.make("navigation", 6, room=0.5)
     for seed in range(3):
         state = jax.jit(env.reset)(jax.random.key(seed))
-        got = np.asarray(danger(env, jax.jit(env.graph)(state)))
+        got = np.asarray(danger(env, jax.jit(env.graph)(state), 0.0))
+        apart = np.asarray(danger(env, jax.jit(env.graph)(state), 0.5))
+        np.testing.assert_allclose(apart, np.maximum(got + 0.5 * np.sign(got), -1), atol=1e-6)
         position, obstacle = np.asarray(state.position), np.asarray(state.obstacle)
         for i in range(6):
             others = [(p, 0.2) for j, p in enumerate(position) if j != i]
@@ -156,14 +163,63 @@ def test_danger_is_the_deepest_overlap():
 
 
 def test_the_worst_ahead_is_a_running_maximum():
-    h = np.random.default_rng(0).normal(size=(9, 2))
-    value = np.full((9, 2), -5.0)
+    rng = np.random.default_rng(0)
+    h, value = rng.normal(size=(9, 2)), rng.normal(size=(10, 2))
+    low = jnp.full((10, 2), -5.0)
     expected = np.maximum.accumulate(h[::-1])[::-1]
-    got = worst_ahead(jnp.asarray(h), jnp.asarray(value), 1.0, 1.0)
-    np.testing.assert_allclose(got, expected, atol=1e-6)
-    # λ = 0: one step, then what the critic expects there.
-    got = np.asarray(worst_ahead(jnp.asarray(h), jnp.asarray(value), 0.9, 0.0))
-    np.testing.assert_allclose(got, 0.1 * h + 0.9 * np.maximum(h, -5.0), atol=1e-6)
+    np.testing.assert_allclose(worst_ahead(jnp.asarray(h), low, 1.0, 1.0), expected, atol=1e-6)
+    for lam in (0.0, 0.5):
+        worst, later = np.zeros((9, 2)), value[9]
+        for t in reversed(range(9)):
+            ahead = (1 - lam) * value[t + 1] + lam * later
+            worst[t] = later = 0.1 * h[t] + 0.9 * np.maximum(h[t], ahead)
+        got = worst_ahead(jnp.asarray(h), jnp.asarray(value), 0.9, lam)
+        np.testing.assert_allclose(got, worst, atol=1e-6)
+
+
+def test_unsafe_steps_are_blamed_and_not_praised():
+    gain, excess = jnp.array([[[2.0, 2.0, -1.0]]]), jnp.array([[[-0.5, 0.5, 0.1]]])
+    got = blamed(gain, excess, jnp.asarray(4.0))
+    np.testing.assert_allclose(got, [[[2.0, -2.0, -0.4]]])
+
+
+def test_prices_follow_the_excess_of_their_own_agent():
+    price, cost, limit = jnp.array([[0.5], [0.1]]), jnp.array([[3.0], [0.0]]), jnp.array([1.0])
+    np.testing.assert_allclose(raised(price, cost, limit, 0.2), [[0.9], [0.0]], atol=1e-6)
+    # One for all follows their mean, 1.5.
+    np.testing.assert_allclose(raised(price[:1], cost, limit, 0.2), [[0.6]], atol=1e-6)
+
+
+def test_tem_needs_one_network_for_all():
+    config = dataclasses.replace(SMALL["tem"], share=False)
+    with pytest.raises(ssmarl.InputError, match="share=true"):
+        ALGORITHMS["tem"].init(ENV, config, np.random.default_rng(0))
+
+
+def test_the_message_loss_teaches_messages_that_matter_and_nothing_else():
+    """A small step down raises what messages change, as measured by the divergence itself."""
+    env = ssmarl.make("navigation", 4, room=0.3, num_obstacles=0)
+    actor = SMALL["tem"].actor.build(np.random.default_rng(0))
+    actor = eqx.tree_at(lambda a: a.messenger.nobody, actor, jnp.asarray(-1e3))
+    graphs = jax.jit(jax.vmap(lambda key: env.graph(env.reset(key))))(jax.random.split(KEY, 3))
+    _, trace = eqx.filter_jit(actor.unroll)(graphs, actor.blank(4))
+    memory = jax.tree.map(lambda leaf: leaf[-1:], trace)
+    assert bool(memory.chain.held.any())
+    sight = Sight(jax.tree.map(lambda leaf: leaf[None], graphs), memory)
+    slope = eqx.filter_jit(jax.grad(message_loss))(actor, sight)
+    others = eqx.tree_at(lambda a: a.messenger, slope, None)
+    assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(others))
+    steepness = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(slope))
+    assert steepness > 0
+
+    @eqx.filter_jit
+    def effect(actor):
+        seen, state = (jax.tree.map(lambda leaf: leaf[0], x) for x in (graphs, memory))
+        (told, _), (untold, _) = actor(seen, state), actor(seen, silenced(state))
+        return kl_divergence(told, untold).mean()
+
+    ahead = jax.tree.map(lambda p, g: p - 1e-3 / steepness**0.5 * g, actor, slope)
+    assert float(effect(ahead)) > float(effect(actor)) > 0
 
 
 def effort_game(limit, steps=30):

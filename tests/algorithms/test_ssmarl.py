@@ -190,7 +190,7 @@ def test_critics_learn_the_returns_of_their_streams():
     @eqx.filter_jit
     def run(values):
         before, traces = jax.vmap(lambda graph: values.unroll(graph, 2))(graph)
-        fitted = fit(values, graph, traces, returns, KEY, config, 5, Sharing())
+        fitted = fit(values, graph, traces, returns, KEY, config, Sharing())
         after, _ = jax.vmap(lambda graph: fitted.unroll(graph, 2))(graph)
         return [explained_variance(v, returns, Sharing()) for v in (before, after)]
 
