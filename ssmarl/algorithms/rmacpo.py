@@ -19,12 +19,14 @@ RMACPO = Algorithm(
     presets={
         "default": SsmarlConfig(
             gradient="score",
-            fisher_share=1.0,
+            fisher_share=0.3,
             loose_start=8.0,
             loose_until=0.6,
             actor=RecurrentActorConfig(),
             value=ValueConfig(critic=RecurrentCriticConfig()),
-            step=StepConfig(delta=0.02),
+            # Heavily damped: the Fisher matrix of these samples has far fewer directions than the
+            # networks, and the others are noise (docs/baselines.md).
+            step=StepConfig(delta=0.1, damping=5.0, factor=0.8),
             calm=1.0,
         )
     },
