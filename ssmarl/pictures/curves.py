@@ -18,6 +18,10 @@ from ssmarl.world.constraints import as_constraints
 
 WINDOW = 10
 """Iterations over which a curve is smoothed."""
+STYLES = ("-", "--")
+"""Of lines, once the colours are used up."""
+FEW = 4
+"""Lines whose legend fits into a panel."""
 PANELS = (("reward", "team reward"), ("cost", "cost per agent and episode"), ("success", "success"))
 
 
@@ -35,9 +39,10 @@ def save_curves(folders: list[Path], path: Path, *, log: bool = False) -> None:
     """One picture with a line per group of runs; PNG or SVG by the name."""
     figure, axes = new_figure(len(PANELS))
     groups = grouped(folders)
-    for colour, group in zip(COLOURS * len(groups), groups, strict=False):
+    looks = [(colour, style) for style in STYLES for colour in COLOURS]
+    for look, group in zip(looks * len(groups), groups, strict=False):
         for axis, (name, _) in zip(axes, PANELS, strict=True):
-            _curve(axis, group, name, colour)
+            _curve(axis, group, name, *look)
     limits = {
         str(item): item for group in groups for item in as_constraints(group.config.constraints)
     }
@@ -52,7 +57,11 @@ def save_curves(folders: list[Path], path: Path, *, log: bool = False) -> None:
         axis.set_xlabel("environment steps")
         if log:
             axis.set_xscale("log")
-    axes[0].legend(fontsize=8)
+    if len(groups) <= FEW:
+        axes[0].legend(fontsize=8)
+    else:  # it would hide the curves
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=len(COLOURS))
     axes[1].legend(*_limits_only(axes[1]), fontsize=8)
     save_figure(figure, path)
 
@@ -85,14 +94,15 @@ def _told_apart(group: Group, labels: list[str]) -> str:
     return f"{group.label}, {' '.join(group.config.constraints)}"
 
 
-def _curve(axis: Any, group: Group, name: str, colour: str) -> None:
+def _curve(axis: Any, group: Group, name: str, colour: str, style: str) -> None:
     """Smoothed training values as a line; evaluations without noise as dots."""
     steps = group.runs[0]["steps"]
     width = min(WINDOW, len(steps))
     smooth = np.stack(
         [np.convolve(run[name], np.ones(width) / width, mode="valid") for run in group.runs]
     )
-    axis.plot(steps[width - 1 :], smooth.mean(axis=0), lw=1.5, color=colour, label=group.label)
+    middle = smooth.mean(axis=0)
+    axis.plot(steps[width - 1 :], middle, style, lw=1.5, color=colour, label=group.label)
     if len(group.runs) > 1:
         low, high = np.array([mean_interval(column) for column in smooth.T]).T
         axis.fill_between(steps[width - 1 :], low, high, color=colour, alpha=0.2, lw=0)

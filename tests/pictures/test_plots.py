@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import ssmarl
+from ssmarl.pictures import curves
 from ssmarl.pictures.curves import grouped, save_curves
 from ssmarl.pictures.report import write_report
 from ssmarl.pictures.scalability import read_results, save_scalability
@@ -104,3 +105,16 @@ def test_a_report_escapes_what_it_quotes(tmp_path):
     curves = run / "plots" / "curves.svg"
     save_curves([run], curves)
     assert "<script>" not in write_report(run, curves).read_text()
+
+
+def test_many_runs_can_be_told_apart(tmp_path, monkeypatch):
+    """No two lines of nine look alike, and the legend hides none of them."""
+    drawn = []
+    monkeypatch.setattr(curves, "save_figure", lambda figure, _: drawn.append(figure))
+    folders = [make_run(tmp_path / f"run{i}", steps=100 + i) for i in range(9)]
+    curves.save_curves(folders, tmp_path / "x.png")
+    (figure,) = drawn
+    lines = [line for line in figure.axes[0].lines if line.get_label()[0] != "_"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
+    assert len(figure.legends[0].get_texts()) == 9
+    assert figure.axes[0].get_legend() is None
