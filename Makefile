@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-slow lint bench format clean
+.PHONY: run test test-world test-rest test-slow lint bench format clean
 
 RUN := runs/navigation
 # 3 agents: first in the scenario's own world, then also in a smaller one, where agents meet, and in
@@ -23,11 +23,20 @@ run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on 
 # compiles up to four times as fast, and without optimisation faster still; the world's own tests
 # compare to the last bit what optimised kernels compute. Learning checks compile as users do.
 QUICK := --xla_cpu_use_fusion_emitters=false
-test: .venv/installed-test lint  ## what CI runs
-	quick=$(QUICK); XLA_FLAGS=$$quick $(BIN)/python -c 'import jax; jax.devices()' || quick=; \
-	XLA_FLAGS="$$quick" $(BIN)/pytest -n 2 --dist loadfile tests/world tests/zoo && \
-	XLA_FLAGS="$$quick --xla_backend_optimization_level=0" \
-		$(BIN)/pytest -n 2 --dist loadfile --ignore tests/world --ignore tests/zoo
+FLAGS = $(shell XLA_FLAGS=$(QUICK) $(BIN)/python -c 'import jax; jax.devices()' \
+	> /dev/null 2>&1 && echo $(QUICK))
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+
+test: .venv/installed-test  ## what CI runs
+	$(MAKE) --jobs 2 lint test-world
+	$(MAKE) test-rest
+
+test-world: .venv/installed-test
+	XLA_FLAGS="$(FLAGS)" $(PYTEST) tests/world tests/zoo
+
+test-rest: .venv/installed-test
+	XLA_FLAGS="$(FLAGS) --xla_backend_optimization_level=0" \
+		$(PYTEST) --ignore tests/world --ignore tests/zoo
 
 test-slow: test  ## learning checks too
 	$(BIN)/pytest -n 2 -m slow

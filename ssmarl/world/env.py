@@ -1,9 +1,13 @@
 """The environment: scenario, world, constraints and graph put together. It adds no rules."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -17,6 +21,23 @@ from ssmarl.world.near import Near, Search, look_around, measure_gaps, new_conta
 from ssmarl.world.physics import advance, applied_action
 from ssmarl.world.scenario import GoalEdges, Scenario, Situation
 from ssmarl.world.state import Layout, World, WorldState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that is compiled when called from Python, once for every environment and shape.
+
+    Inside other compiled functions it is as if it were written there.
+    """
+    fast = jax.jit(method, static_argnums=0, inline=True)
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return fast(*args, **kwargs)
+
+    return call
 
 
 class Outcome(eqx.Module):
@@ -49,10 +70,12 @@ class Env:
     goal_edges: GoalEdges = "target"
     search: Search = Search()
 
+    @compiled
     def reset(self, key: Key) -> WorldState:
         """A fresh start. `state.placed` is False where no free start was found."""
         return self.start(self.scenario.spawn(self.world, key))
 
+    @compiled
     def start(self, layout: Layout) -> WorldState:
         """An episode from a given start, at rest."""
         return WorldState(
@@ -66,6 +89,7 @@ class Env:
             placed=layout.placed,
         )
 
+    @compiled
     def step(self, state: WorldState, action: Float[Array, "A 2"]) -> tuple[WorldState, Outcome]:
         """Physics, then targets, then reward and costs from the new positions."""
         if action.shape != state.position.shape:
@@ -98,10 +122,12 @@ class Env:
             overflow=around.overflow + near.overflow,
         )
 
+    @compiled
     def graph(self, state: WorldState) -> Graph:
         """What every agent sees and hears now."""
         return build_graph(self.search, self.world, state, self.near(state), self.goal_edges)
 
+    @compiled
     def near(self, state: WorldState) -> Near:
         """Everything that may see, hear or touch each agent now."""
         return look_around(self.search, self.world, state)

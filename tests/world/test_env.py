@@ -10,6 +10,7 @@ import pytest
 import ssmarl
 from ssmarl.world.batch import reset_all, step_all
 from ssmarl.world.constraints import CONSTRAINTS, parse
+from ssmarl.world.scenarios import SCENARIOS
 
 KEY = jax.random.key(0)
 REST = jnp.zeros((3, 2))
@@ -238,3 +239,18 @@ def test_no_obstacles_and_one_agent():
     assert graph.agents.mask.shape == (1, 0)
     assert graph.obstacles.mask.shape == (1, 0)
     assert graph.goals.mask.shape == (1, 1)
+
+
+def test_calls_from_python_are_compiled_once():
+    traced = []
+    navigation = SCENARIOS["navigation"]
+
+    def spawn(world, key):
+        traced.append(key)
+        return navigation.spawn(world, key)
+
+    env = ssmarl.make(dataclasses.replace(navigation, spawn=spawn), 2)
+    traced.clear()
+    one, other = env.reset(jax.random.key(0)), env.reset(jax.random.key(1))
+    assert len(traced) == 1
+    assert not np.allclose(one.position, other.position)
