@@ -12,7 +12,7 @@ from ssmarl.types import Key, Rng, Scalar
 from ssmarl.world.env import Env
 
 Config = Any
-"""A frozen dataclass with at least `environments` and `share`."""
+"""A `CommonConfig` with the algorithm's own settings."""
 State = Any
 """A pytree of arrays: all that one iteration hands to the next."""
 Metrics = dict[str, Scalar]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig, track
+from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig
 from ssmarl.algorithms.scope import Scope, alone, pooled
 from ssmarl.nets.team import AnyActor, Team
 from ssmarl.optim.update import Report, Sharing, constrained_update
@@ -45,8 +45,7 @@ def update(
         scopes = jax.vmap(lambda agent: alone(env, agent))(order)
         learner, (outcomes, reports) = jax.lax.scan(turn, learner, (scopes, order))
         outcome = jax.tree.map(lambda leaf: leaf[0], outcomes)
-    weight = config.cost_memory * learner.weight + 1 - config.cost_memory
-    learner = Learner(learner.team, None, learner.cost, learner.image, weight)
+    learner = Learner(learner.team, None, learner.ledger.closed(config.cost_memory))
     explained = jnp.full(1 + len(env.constraints), jnp.nan)
     return Progress(learner, outcome, reports, explained)
 
@@ -75,15 +74,20 @@ def _step(
         return rows.reshape(parts, -1, rows.shape[1]).mean(axis=1), seen
 
     here, pull, seen = jax.vjp(objective, team.member(agent), has_aux=True)
-    newest = jax.tree.map(
+    newest_cost, newest_image = jax.tree.map(
         lambda costs: scope.rows(sharing.mean(costs.sum(axis=1).mean(axis=0))),
         (seen.outcome.cost, seen.cost),
     )
-    cost, image = jax.tree.map(
-        lambda old, new: track(config, learner, old, new),
-        (learner.cost[agent], learner.image[agent]),
-        newest,
+    ledger = learner.ledger.entered(
+        agent,
+        newest_cost,
+        newest_image,
+        scope.limit,
+        now.slack,
+        config.cost_memory,
+        config.make_up,
     )
+    cost, image, debt = ledger.cost[agent], ledger.image[agent], ledger.debt[agent]
     # The images' costs are not contact-steps. Relative changes are taken to agree: a step that
     # halves what is foreseen halves the cost. So violations are brought to the images' units.
     exchange = jnp.clip(image / jnp.maximum(cost, 1e-6), 1e-3, 1e3)
@@ -94,20 +98,13 @@ def _step(
         lambda actor: objective(actor)[0],
         sight.policy,
         sight.weight(scope.reward),
-        scope.violation(cost, steps, now.slack, config.haste) * exchange,
+        scope.violation(cost, steps, now.slack, config.haste, debt) * exchange,
         config.step,
         steps=steps,
         calm=now.calm,
         sharing=sharing,
     )
-    updated = Learner(
-        team=team.replaced(agent, actor),
-        values=None,
-        cost=learner.cost.at[agent].set(cost),
-        image=learner.image.at[agent].set(image),
-        weight=learner.weight,
-    )
-    return updated, seen, report
+    return Learner(team.replaced(agent, actor), None, ledger), seen, report
 
 
 def _sight(env: Env, config: SsmarlConfig, team: Team, seen: Imagined, key: Key) -> Sight:

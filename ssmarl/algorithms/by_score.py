@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.algorithms.judged import play_and_judge, rewards_and_costs
-from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig, track
+from ssmarl.algorithms.learner import Learner, Progress, Schedule, SsmarlConfig
+from ssmarl.algorithms.ledger import Ledger
 from ssmarl.algorithms.scope import Scope, alone, pooled
 from ssmarl.nets.team import AnyActor, Team
 from ssmarl.optim.update import Report, Sharing, constrained_update
@@ -43,22 +44,34 @@ def update(
     samples = judged.samples(_credited(config, judged.advantage), length)
     outcome = judged.rollout.outcome
     episode_cost = sharing.mean(outcome.cost.sum(axis=1).mean(axis=0))
-    learner = _track(env, config, learner, episode_cost)
+    ledger = _entered(env, config, learner.ledger, episode_cost, now)
+    learner = Learner(learner.team, critics, ledger)
     team, reports = _steps(env, config, learner, samples, now, order_key, sample_key, sharing)
     values = fit(
         critics, judged.seen, judged.traces, judged.returns, fit_key, config.value, sharing
     )
     explained = explained_variance(judged.value[:, :-1], judged.returns, sharing)
-    learner = Learner(team, values, learner.cost, learner.image, learner.weight)
-    return Progress(learner, outcome, reports, explained)
+    return Progress(Learner(team, values, ledger), outcome, reports, explained)
 
 
-def _track(env: Env, config: SsmarlConfig, learner: Learner, cost: Float[Array, "A C"]) -> Learner:
-    """The running means of costs with the newest episodes taken in."""
-    newest = pooled(env, config.cost_scope).rows(cost)[None] if config.in_one_step else cost
-    tracked = jax.vmap(lambda old, new: track(config, learner, old, new))(learner.cost, newest)
-    weight = config.cost_memory * learner.weight + 1 - config.cost_memory
-    return Learner(learner.team, learner.values, tracked, learner.image, weight)
+def _entered(
+    env: Env, config: SsmarlConfig, ledger: Ledger, cost: Float[Array, "A C"], now: Schedule
+) -> Ledger:
+    """With the newest episodes taken in: pooled, or of each agent by itself."""
+    if config.in_one_step:
+        scope = pooled(env, config.cost_scope)
+        newest, limit = scope.rows(cost)[None], scope.limit
+    else:
+        newest, limit = cost, alone(env, jnp.zeros((), jnp.int32)).limit
+    return ledger.entered(
+        slice(None),
+        newest,
+        ledger.image,
+        limit,
+        now.slack,
+        config.cost_memory,
+        config.make_up,
+    ).closed(config.cost_memory)
 
 
 def _credited(config: SsmarlConfig, advantage: Float[Array, "E T A R"]) -> Float[Array, "E T A R"]:
@@ -86,7 +99,8 @@ def _steps(
         team: Team, scope: Scope, agent: Count, factor: Float[Array, "N L A"]
     ) -> tuple[Team, Report]:
         steps = env.world.episode_length
-        violation = scope.violation(learner.cost[agent], steps, now.slack, config.haste)
+        cost, debt = learner.ledger.cost[agent], learner.ledger.debt[agent]
+        violation = scope.violation(cost, steps, now.slack, config.haste, debt)
         actor, report = _step(
             config,
             team.member(agent),

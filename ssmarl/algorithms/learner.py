@@ -7,6 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.algorithms.common import CommonConfig
+from ssmarl.algorithms.ledger import Ledger
 from ssmarl.algorithms.scope import CostScope
 from ssmarl.errors import InputError
 from ssmarl.nets.actor import ActorConfig
@@ -22,32 +24,18 @@ from ssmarl.world.env import Outcome
 
 
 @dataclass(frozen=True)
-class SsmarlConfig:
+class SsmarlConfig(CommonConfig):
     """Settings of SS-MARL. "Paper" is the appendix's table; the rest is measured (docs)."""
 
-    environments: int = 32
-    """Played side by side, one episode each per iteration (paper: 32)."""
     gradient: Literal["pathwise", "score"] = "pathwise"
     """Through the differentiable world, or by likelihood ratios (paper)."""
-    share: bool = True
-    """One network for all agents (PS), or one each (NPS)."""
     order: Literal["pooled", "sequential"] = "pooled"
     """With shared parameters: one step over all agents' samples, or one per agent in turn."""
-    reward_scope: Literal["own", "team"] = "own"
-    """What `score` praises an agent for: its own reward, or the team's sum (paper)."""
     cost_credit: Literal["own", "joint"] = "own"
     """What `score` blames an agent for: its own costs (paper), or everyone's. Own costs are less
     noisy, but miss what agents do to each other; costs that all share need joint."""
     cost_scope: CostScope = "mean"
     """Whose costs keep the limits: the agents' mean, each agent's, or the team's sum."""
-    gamma: float = 0.99
-    """Discount of rewards a step (paper)."""
-    gamma_cost: float = 0.99
-    """Discount of costs a step (paper)."""
-    lam: float = 0.95
-    """λ of generalised advantage estimation (paper)."""
-    chunk: int = 10
-    """Steps of a chunk of a recurrent policy (paper)."""
     fisher_share: float = 0.1
     """Share of the chunks that the Fisher matrix and KL divergence are estimated from."""
     loose_start: float = 2.0
@@ -61,6 +49,8 @@ class SsmarlConfig:
     fast, small ones settle."""
     cost_memory: float = 0.8
     """How much of the old estimate of episode costs is kept an iteration; 0: only the newest."""
+    make_up: float = 0.05
+    """Share of an iteration's excess over a limit that later ones are asked to make up for."""
     actor: AnyActorConfig = ActorConfig(
         graph=GraphNetConfig(widths=(32, 64), encoding=Encoding(ahead=0.8)),
         log_std=-1.5,
@@ -71,18 +61,15 @@ class SsmarlConfig:
     path: Pathwise = Pathwise()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_ranges(
             self,
-            environments=(1, 1 << 20),
-            gamma=(0, 1),
-            gamma_cost=(0, 1),
-            lam=(0, 1),
-            chunk=(1, 1 << 20),
             fisher_share=(0, 1),
             loose_until=(0, 1),
             haste=(0, 1),
             calm=(1e-6, 1),
             cost_memory=(0, 0.9999),
+            make_up=(0, 1),
         )
         if self.gradient == "pathwise" and self.order == "sequential" and self.share:
             raise InputError("order=sequential with shared parameters needs gradient=score")
@@ -105,6 +92,7 @@ PAPER = SsmarlConfig(
     haste=1.0,
     calm=1.0,
     cost_memory=0.0,
+    make_up=0.0,
     actor=ActorConfig(graph=_PLAIN, log_std=-0.5, least_std=0.0, mean_bound=None),
     value=ValueConfig(
         critic=CriticConfig(graph=_PLAIN, own_vertex=False), learning_rate=7e-3, epochs=5
@@ -122,12 +110,8 @@ class Learner(eqx.Module):
     team: Team
     values: Values | None
     """Critics, where the estimator needs them."""
-    cost: Float[Array, "turns rows"]
-    """Running means of episode costs: of the pooled rows, or of each agent's own."""
-    image: Float[Array, "turns rows"]
-    """Running means of their smooth images, summed over an episode alike."""
-    weight: Float[Array, ""]
-    """How much of those means is data yet: 1 in the long run."""
+    ledger: Ledger
+    """What costs have been so far."""
 
 
 class Schedule(eqx.Module):
@@ -158,14 +142,3 @@ class Progress(eqx.Module):
     """One per step taken [agents in turn, or 1]."""
     explained: Float[Array, " R"]
     """Share of the variance of returns that each critic explains; NaN without critics."""
-
-
-def track(
-    config: SsmarlConfig,
-    learner: Learner,
-    old: Float[Array, " rows"],
-    newest: Float[Array, " rows"],
-) -> Float[Array, " rows"]:
-    """A running mean with the newest value taken in; right from the first value on."""
-    keep = config.cost_memory * learner.weight
-    return (keep * old + (1 - config.cost_memory) * newest) / (keep + 1 - config.cost_memory)

@@ -7,7 +7,7 @@ differ in their networks and in what they praise: `Recipe` holds the latter.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array, Float
 
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
+from ssmarl.algorithms.common import CommonConfig
 from ssmarl.algorithms.judged import Judged, play_and_judge, rewards_and_costs
 from ssmarl.algorithms.metrics import outcome_metrics, spread
 from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
@@ -32,25 +33,11 @@ Tree = Any
 
 
 @dataclass(frozen=True)
-class PpoConfig:
+class PpoConfig(CommonConfig):
     """Settings of PPO (on-policy's MAPPO on particle worlds, unless said)."""
 
-    environments: int = 32
-    """Played side by side, one episode each per iteration."""
-    share: bool = True
-    """One network for all agents (PS), or one each (NPS), updated in random order."""
-    reward_scope: Literal["own", "team"] = "own"
-    """What an agent is praised for: its own reward, or the team's sum."""
     collision_reward: float = -5.0
     """Added to the reward for every contact, in learning only (paper: −r_goal/2)."""
-    gamma: float = 0.99
-    """Discount a step."""
-    gamma_cost: float = 0.99
-    """Discount of costs a step."""
-    lam: float = 0.95
-    """λ of generalised advantage estimation."""
-    chunk: int = 10
-    """Steps of a chunk of a recurrent policy."""
     clip: float = 0.2
     """Largest change of a likelihood ratio that is praised."""
     epochs: int = 10
@@ -71,13 +58,9 @@ class PpoConfig:
     value: ValueConfig = ValueConfig(critic=RecurrentCriticConfig())
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_ranges(
             self,
-            environments=(1, 1 << 20),
-            gamma=(0, 1),
-            gamma_cost=(0, 1),
-            lam=(0, 1),
-            chunk=(1, 1 << 20),
             clip=(1e-3, 1),
             fade=(0, 1),
             epochs=(1, 1000),

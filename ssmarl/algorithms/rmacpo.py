@@ -24,10 +24,10 @@ RMACPO = Algorithm(
             loose_until=0.6,
             actor=RecurrentActorConfig(),
             value=ValueConfig(critic=RecurrentCriticConfig()),
-            # Heavily damped: the Fisher matrix of these samples has far fewer directions than the
-            # networks, and the others are noise (docs/baselines.md).
+            # Heavily damped: what helped most of seven settings tried (docs/baselines.md).
             step=StepConfig(delta=0.1, damping=5.0, factor=0.8),
             calm=1.0,
+            make_up=0.0,
         )
     },
     init=ssmarl.init,

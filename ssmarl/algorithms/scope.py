@@ -29,7 +29,12 @@ class Scope(eqx.Module):
         return jnp.einsum("...ac,ack->...k", cost, self.cost)
 
     def violation(
-        self, cost: Float[Array, " rows"], steps: int, slack: Float[Array, ""], haste: float
+        self,
+        cost: Float[Array, " rows"],
+        steps: int,
+        slack: Float[Array, ""],
+        haste: float,
+        debt: Float[Array, " rows"] | float = 0.0,
     ) -> Float[Array, " rows"]:
         """How far each limit is exceeded, in the units of the cost gradients.
 
@@ -46,8 +51,9 @@ class Scope(eqx.Module):
             steps: T.
             slack: by how much limits are loosened at present.
             haste: largest share of the present cost that one step is asked to take off.
+            debt: what is asked for beyond the excess, to make up for the past.
         """
-        excess = cost - self.limit - slack
+        excess = cost + debt - self.limit - slack
         return jnp.minimum(excess, haste * cost) / steps
 
 

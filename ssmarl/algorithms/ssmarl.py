@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from ssmarl.algorithms import by_path, by_score
 from ssmarl.algorithms.algorithm import Algorithm, Metrics
 from ssmarl.algorithms.learner import PRESETS, Learner, Progress, Schedule, SsmarlConfig, schedule
+from ssmarl.algorithms.ledger import Ledger
 from ssmarl.algorithms.metrics import outcome_metrics, spread
 from ssmarl.algorithms.scope import pooled
 from ssmarl.errors import InputError
@@ -53,9 +54,7 @@ def init(env: Env, config: SsmarlConfig, rng: Rng) -> Learner:
             if config.gradient == "score"
             else None
         ),
-        cost=jnp.zeros(shape),
-        image=jnp.zeros(shape),
-        weight=jnp.zeros(()),
+        ledger=Ledger.blank(*shape),
     )
 
 
@@ -80,7 +79,7 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
     reports = made.reports
     step, search = reports.step, reports.search
     names = [item.name for item in env.constraints]
-    refused = ~search.accepted
+    refused, debt = ~search.accepted, made.learner.ledger.debt
     went = {
         "free": (step.case == Case.FREE) & ~refused,
         "constrained": (step.case == Case.CONSTRAINED) & ~refused,
@@ -92,6 +91,7 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
         "tries": search.tries,
         "lambda": step.lam,
         **{f"nu_{row}": step.nu[:, row] for row in range(step.nu.shape[1])},
+        **{f"debt_{row}": debt[:, row] for row in range(step.nu.shape[1])},
         "agreement_reward": reports.agreement[:, 0],
         "transfer_reward": reports.transfer[:, 0],
         **{f"agreement_{row}": reports.agreement[:, 1 + row] for row in range(step.nu.shape[1])},
