@@ -26,7 +26,7 @@ FLOW = [
     ["zoo"],
     ["nets.dead_ends"],
     ["nets.layers", "nets.encoding", "nets.gaussian"],
-    ["nets.message_passing", "nets.vector", "nets.unimp"],
+    ["nets.message_passing", "nets.vector", "nets.unimp", "nets.memory"],
     ["nets.actor", "nets.critic", "nets.recurrent", "nets.tem"],
     ["nets.team"],
     ["optim.step", "optim.cg", "optim.fisher", "optim.linesearch"],

@@ -1,4 +1,4 @@
-"""The actor: graph → Agent Aggregation (own vertex) → LSTM → diagonal Gaussian."""
+"""The actor: graph → Agent Aggregation (own vertex) → memory → diagonal Gaussian."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.errors import InputError
+from ssmarl.nets import memory as memories
 from ssmarl.nets.dead_ends import Progress, get_away
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, Linear, Memory, filled
+from ssmarl.nets.layers import Linear, filled
+from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
@@ -27,7 +29,9 @@ class ActorConfig:
 
     graph: GraphNetConfig = GraphNetConfig()
     memory: int = 64
-    """Size of the LSTM (paper: one layer)."""
+    """Size of the memory (paper: one layer)."""
+    recurrence: Kind = "lstm"
+    """What the memory is: an LSTM (paper), a GRU, or none, a plain layer in its place."""
     log_std: float = -0.5
     """Initial logarithm of the standard deviation of actions."""
     least_std: float = 0.0
@@ -57,14 +61,16 @@ class Actor(eqx.Module):
     """One policy for every agent that runs it."""
 
     graph_net: GraphNet
-    lstm: LSTM
+    recurrence: Recurrence
     mean: Linear
     log_std: Float[Array, " 2"]
     config: ActorConfig = eqx.field(static=True)
 
     def __init__(self, rng: Rng, config: ActorConfig = ActorConfig()):
         self.graph_net = GraphNet(rng, config.graph)
-        self.lstm = LSTM(rng, config.graph.widths[-1], config.memory)
+        self.recurrence = memories.build(
+            rng, config.recurrence, config.graph.widths[-1], config.memory
+        )
         self.mean = Linear(rng, config.memory + config.graph.widths[-1], ACTIONS, 0.1)
         self.log_std = filled(ACTIONS, config.log_std)
         self.config = config
@@ -75,16 +81,16 @@ class Actor(eqx.Module):
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        blank = jnp.zeros((agents, self.lstm.size))
+        blank = self.recurrence.blank(agents)
         patience = self.config.patience
         progress = Progress.blank(agents, patience) if patience > 0 else None
-        return Memory(blank, blank, progress)
+        return Memory(blank.hidden, blank.cell, progress)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""
         shown, progress, insists = self.look(graph, memory.progress)
         seen, _ = self.graph_net(shown)
-        memory = self.lstm.advance(self.lstm.prepare(seen), memory)
+        memory = self.recurrence.advance(self.recurrence.prepare(seen), memory)
         policy = _insisting(self.head(seen, memory.hidden), graph, insists)
         return policy, Memory(memory.hidden, memory.cell, progress)
 
@@ -97,7 +103,7 @@ class Actor(eqx.Module):
 
         _, (shown, progress, insists) = jax.lax.scan(later, memory.progress, graph)
         seen, _ = jax.vmap(self.graph_net)(shown)
-        trace = self.lstm.unroll(seen, Memory(memory.hidden, memory.cell))
+        trace = memories.unroll(self.recurrence, seen, Memory(memory.hidden, memory.cell))
         policy = _insisting(self.head(seen, trace.hidden), graph, insists)
         return policy, Memory(trace.hidden, trace.cell, progress)
 

@@ -1,4 +1,4 @@
-"""Critics: graph → Graph Aggregation over all agents → LSTM → values, one per stream."""
+"""Critics: graph → Graph Aggregation over all agents → memory → values, one per stream."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.nets.layers import LSTM, RELU_GAIN, Linear, Memory
+from ssmarl.nets import memory as memories
+from ssmarl.nets.layers import RELU_GAIN, Linear
+from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
@@ -20,7 +22,9 @@ class CriticConfig:
 
     graph: GraphNetConfig = GraphNetConfig()
     memory: int = 64
-    """Size of the LSTM."""
+    """Size of the memory."""
+    recurrence: Kind = "lstm"
+    """What the memory is (paper: an LSTM)."""
     hidden: int = 64
     """Hidden layer of the value MLP."""
     own_vertex: bool = True
@@ -57,7 +61,7 @@ class Critic(eqx.Module):
 
     graph_net: GraphNet
     aggregate: GraphAggregation
-    lstm: LSTM
+    recurrence: Recurrence
     hidden: Linear
     value: Linear
     own_vertex: bool = eqx.field(static=True)
@@ -66,23 +70,25 @@ class Critic(eqx.Module):
         size = config.graph.widths[-1]
         self.graph_net = GraphNet(rng, config.graph)
         self.aggregate = GraphAggregation(rng, size)
-        self.lstm = LSTM(rng, size * (2 if config.own_vertex else 1), config.memory)
+        self.recurrence = memories.build(
+            rng, config.recurrence, size * (2 if config.own_vertex else 1), config.memory
+        )
         self.hidden = Linear(rng, config.memory, config.hidden, RELU_GAIN)
         self.value = Linear(rng, config.hidden, streams)
         self.own_vertex = config.own_vertex
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        return Memory.blank(agents, self.lstm.size)
+        return self.recurrence.blank(agents)
 
     def __call__(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "A S"], Memory]:
         """Values now, and what is remembered."""
-        memory = self.lstm.advance(self.lstm.prepare(self._read(graph)), memory)
+        memory = self.recurrence.advance(self.recurrence.prepare(self._read(graph)), memory)
         return self._head(memory.hidden), memory
 
     def unroll(self, graph: Graph, memory: Memory) -> tuple[Float[Array, "T A S"], Memory]:
         """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
-        trace = self.lstm.unroll(jax.vmap(self._read)(graph), memory)
+        trace = memories.unroll(self.recurrence, jax.vmap(self._read)(graph), memory)
         return self._head(trace.hidden), trace
 
     def _read(self, graph: Graph) -> Float[Array, "A F"]:

@@ -1,4 +1,4 @@
-"""Recurrent actors and critics over any reader: what is seen → features → LSTM → head.
+"""Recurrent actors and critics over any reader: what is seen → features → memory → head.
 
 A reader turns what is seen at one moment into a vector per agent. To add one: a settings record
 with `for_world` and `build`, a module with `observe` and `__call__`, and their names below.
@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.nets import memory as memories
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, LayerNorm, Linear, Memory, filled
+from ssmarl.nets.layers import LayerNorm, Linear, filled
+from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.unimp import Unimp, UnimpConfig
 from ssmarl.nets.vector import Vector, VectorConfig
 from ssmarl.types import Rng
@@ -32,7 +34,9 @@ class RecurrentActorConfig:
 
     reader: ReaderConfig = VectorConfig()
     memory: int = 64
-    """Size of the LSTM."""
+    """Size of the memory."""
+    recurrence: Kind = "lstm"
+    """What the memory is (the SS-MARL paper: an LSTM; on-policy's MAPPO: a GRU)."""
     gain: float = 0.01
     """Of the initial weights of the mean (on-policy's MAPPO)."""
     log_std: float = -0.5
@@ -57,7 +61,9 @@ class RecurrentCriticConfig:
 
     reader: ReaderConfig = VectorConfig(central=True)
     memory: int = 64
-    """Size of the LSTM."""
+    """Size of the memory."""
+    recurrence: Kind = "lstm"
+    """What the memory is (the SS-MARL paper: an LSTM; on-policy's MAPPO: a GRU)."""
 
     def for_world(self, env: Env) -> "RecurrentCriticConfig":
         """With sizes that depend on the world filled in."""
@@ -72,24 +78,25 @@ class Core(eqx.Module):
     """Reader and memory: what is seen, over time → a vector per agent."""
 
     reader: Reader
-    lstm: LSTM
+    recurrence: Recurrence
     norm: LayerNorm
 
-    def __init__(self, rng: Rng, reader: ReaderConfig, memory: int):
-        self.reader = reader.build(rng)
-        self.lstm = LSTM(rng, reader.out, memory)
-        self.norm = LayerNorm(reader.out + memory)
+    def __init__(self, rng: Rng, config: RecurrentActorConfig | RecurrentCriticConfig):
+        out = config.reader.out
+        self.reader = config.reader.build(rng)
+        self.recurrence = memories.build(rng, config.recurrence, out, config.memory)
+        self.norm = LayerNorm(out + config.memory)
 
     def __call__(self, seen: Any, memory: Memory) -> tuple[Float[Array, "A F"], Memory]:
         """One moment."""
         features = self.reader(seen)
-        memory = self.lstm.advance(self.lstm.prepare(features), memory)
+        memory = self.recurrence.advance(self.recurrence.prepare(features), memory)
         return self._join(features, memory), memory
 
     def unroll(self, seen: Any, memory: Memory) -> tuple[Float[Array, "T A F"], Memory]:
         """A stretch of time (leading axis T of what is seen, and of the memories)."""
         features = jax.vmap(self.reader)(seen)
-        trace = self.lstm.unroll(features, memory)
+        trace = memories.unroll(self.recurrence, features, memory)
         return self._join(features, trace), trace
 
     def _join(self, features: Float[Array, "*n F"], memory: Memory) -> Float[Array, "*n G"]:
@@ -105,7 +112,7 @@ class RecurrentActor(eqx.Module):
     config: RecurrentActorConfig = eqx.field(static=True)
 
     def __init__(self, rng: Rng, config: RecurrentActorConfig):
-        self.core = Core(rng, config.reader, config.memory)
+        self.core = Core(rng, config)
         self.mean = Linear(rng, config.reader.out + config.memory, ACTIONS, config.gain)
         self.log_std = filled(ACTIONS, config.log_std)
         self.config = config
@@ -116,7 +123,7 @@ class RecurrentActor(eqx.Module):
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        return Memory.blank(agents, self.config.memory)
+        return self.core.recurrence.blank(agents)
 
     def __call__(self, seen: Any, memory: Memory) -> tuple[Gaussian, Memory]:
         """The distribution of every agent's action, and what it remembers."""
@@ -145,13 +152,13 @@ class RecurrentCritic(eqx.Module):
     config: RecurrentCriticConfig = eqx.field(static=True)
 
     def __init__(self, rng: Rng, streams: int, config: RecurrentCriticConfig):
-        self.core = Core(rng, config.reader, config.memory)
+        self.core = Core(rng, config)
         self.value = Linear(rng, config.reader.out + config.memory, streams)
         self.config = config
 
     def blank(self, agents: int) -> Memory:
         """The memory at the start of an episode."""
-        return Memory.blank(agents, self.config.memory)
+        return self.core.recurrence.blank(agents)
 
     def unroll(self, seen: Any, memory: Memory) -> tuple[Float[Array, "T A S"], Memory]:
         """Values over a stretch of time, and the memories."""

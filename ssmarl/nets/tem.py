@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import LSTM, RELU_GAIN, LayerNorm, Linear, Memory, filled
+from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear, filled
+from ssmarl.nets.memory import LSTM, Memory
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
@@ -62,8 +63,7 @@ class Chain(eqx.Module):
 class TemMemory(eqx.Module):
     """What is remembered from step to step, per agent."""
 
-    hidden: Float[Array, "*n H"]
-    cell: Float[Array, "*n H"]
+    own: Memory
     chain: Chain
 
 
@@ -167,12 +167,11 @@ class TemActor(eqx.Module):
 
     def blank(self, agents: int) -> TemMemory:
         """The memory at the start of an episode: no message yet."""
-        zero = jnp.zeros((agents, self.config.memory))
         length = self.config.chain
         chain = Chain(
             jnp.zeros((agents, length, self.config.size)), jnp.zeros((agents, length), bool)
         )
-        return TemMemory(zero, zero, chain)
+        return TemMemory(self.lstm.blank(agents), chain)
 
     def __call__(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
         """The distribution of every agent's action, and what it remembers."""
@@ -186,8 +185,8 @@ class TemActor(eqx.Module):
         observed, neighbour = self._tokens(graph)
         knows, receiver = self.messenger(observed, memory.chain, neighbour, graph.agents.mask)
         features = jnp.concatenate([observed, knows], axis=-1)
-        state = self.lstm.advance(self.lstm.prepare(features), Memory(memory.hidden, memory.cell))
-        mean = self.mean(jnp.concatenate([features, state.hidden], axis=-1))
+        own = self.lstm.advance(self.lstm.prepare(features), memory.own)
+        mean = self.mean(jnp.concatenate([features, own.hidden], axis=-1))
         policy = bounded(
             mean,
             self.log_std,
@@ -195,7 +194,7 @@ class TemActor(eqx.Module):
             least_std=self.config.least_std,
         )
         chain = deliver(memory.chain, knows, receiver, graph)
-        return policy, TemMemory(state.hidden, state.cell, chain), 1 - receiver[:, -1]
+        return policy, TemMemory(own, chain), 1 - receiver[:, -1]
 
     def unroll(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
         """The same over a stretch of time (leading axis T): messages travel step by step."""
@@ -252,7 +251,6 @@ def deliver(
 def silenced(memory: TemMemory) -> TemMemory:
     """The same memory, but nobody was sent anything."""
     return TemMemory(
-        memory.hidden,
-        memory.cell,
+        memory.own,
         Chain(memory.chain.message, jnp.zeros_like(memory.chain.held)),
     )

@@ -1,5 +1,7 @@
 """Running means from the first episode on; debts that bring costs to their limits."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ NONE = jnp.zeros(())
 LIMIT = jnp.array([2.0, 4.0])
 
 
-def entered(ledger, cost, *, turn=slice(None), slack=NONE, memory=0.5, make_up=0.1):
+def entered(ledger, cost, *, turn: Any = slice(None), slack=NONE, memory=0.5, make_up=0.1):
     cost = jnp.asarray(cost, jnp.float32)
     return ledger.entered(turn, cost, 10 * cost, LIMIT, slack, memory, make_up)
 

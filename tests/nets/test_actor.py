@@ -12,7 +12,7 @@ import ssmarl
 from ssmarl.nets.actor import Actor
 from ssmarl.nets.encoding import Encoding, encode
 from ssmarl.nets.gaussian import Gaussian, kl_divergence
-from ssmarl.nets.layers import LSTM, Memory, orthogonal
+from ssmarl.nets.layers import orthogonal
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
 from ssmarl.world.graph import Edges
 
@@ -173,25 +173,6 @@ def test_attention_is_a_distribution_over_present_edges():
     for weights in attention:
         np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
         assert not np.asarray(weights)[~mask].any()
-
-
-def test_lstm_by_hand():
-    """The equations of the paper's reference, gate by gate, in NumPy."""
-    lstm = LSTM(np.random.default_rng(0), 3, 4)
-    rng = np.random.default_rng(0)
-    x, hidden, cell = (rng.normal(size=(5, n)).astype(np.float32) for n in (3, 4, 4))
-    out = lstm.advance(lstm.prepare(jnp.asarray(x)), Memory(jnp.asarray(hidden), jnp.asarray(cell)))
-    assert lstm.from_input.bias is not None
-    gates = x @ np.asarray(lstm.from_input.weight) + np.asarray(lstm.from_input.bias)
-    gates = gates + hidden @ np.asarray(lstm.from_hidden.weight)
-    i, f, g, o = np.split(gates, 4, axis=1)
-
-    def sigmoid(z):
-        return 1 / (1 + np.exp(-z))
-
-    new_cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
-    np.testing.assert_allclose(out.cell, new_cell, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(out.hidden, sigmoid(o) * np.tanh(new_cell), rtol=1e-4, atol=1e-6)
 
 
 def test_gaussian_against_scipy_and_sampling():

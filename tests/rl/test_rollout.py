@@ -57,7 +57,7 @@ def test_unrolled_critics_equal_single_steps():
     for t in range(5):
         value, memory = call(at(graph, t), memory)
         np.testing.assert_allclose(value, whole[t], atol=1e-5)
-        np.testing.assert_allclose(memory.cell, trace.cell[t], atol=1e-5)
+        np.testing.assert_allclose(memory.hidden, trace.hidden[t], atol=1e-5)
 
 
 def test_passes_use_every_chunk_once_in_new_orders():
