@@ -79,7 +79,7 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
     reports = made.reports
     step, search = reports.step, reports.search
     names = [item.name for item in env.constraints]
-    refused, debt = ~search.accepted, made.learner.ledger.debt
+    refused, ledger = ~search.accepted, made.learner.ledger
     went = {
         "free": (step.case == Case.FREE) & ~refused,
         "constrained": (step.case == Case.CONSTRAINED) & ~refused,
@@ -91,7 +91,8 @@ def _metrics(env: Env, made: Progress, now: Schedule, sharing: Sharing) -> Metri
         "tries": search.tries,
         "lambda": step.lam,
         **{f"nu_{row}": step.nu[:, row] for row in range(step.nu.shape[1])},
-        **{f"debt_{row}": debt[:, row] for row in range(step.nu.shape[1])},
+        **{f"running_{row}": ledger.cost[:, row] for row in range(step.nu.shape[1])},
+        **{f"debt_{row}": ledger.debt[:, row] for row in range(step.nu.shape[1])},
         "agreement_reward": reports.agreement[:, 0],
         "transfer_reward": reports.transfer[:, 0],
         **{f"agreement_{row}": reports.agreement[:, 1 + row] for row in range(step.nu.shape[1])},

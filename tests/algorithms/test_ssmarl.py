@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.algorithms.learner import PAPER, SsmarlConfig
+from ssmarl.algorithms.learner import PAPER, Learner, SsmarlConfig
+from ssmarl.algorithms.ledger import Ledger
 from ssmarl.algorithms.ssmarl import SSMARL
 from ssmarl.nets.actor import ActorConfig
 from ssmarl.nets.critic import CriticConfig
@@ -47,7 +48,8 @@ def test_every_variant_takes_a_step(change):
     config = dataclasses.replace(SMALL, **change)
     start = on_devices(SSMARL.init(ENV, config, np.random.default_rng(0)), config.environments)
     before = jax.device_get(start.team)
-    state, metrics = iteration(ENV, SSMARL, config)(start, jnp.float32(0.5), KEY)
+    step = iteration(ENV, SSMARL, config)
+    state, metrics = step(start, jnp.float32(0.5), KEY)
     moved = [
         float(jnp.abs(a - b).max())
         for a, b in zip(jax.tree.leaves(state.team), jax.tree.leaves(before), strict=True)
@@ -60,6 +62,19 @@ def test_every_variant_takes_a_step(change):
     assert float(metrics["kl"]) <= config.step.delta
     score = config.gradient == "score"
     assert np.isfinite(float(metrics["explained_reward"])) == score
+    assert float(state.ledger.weight) == pytest.approx(1 - config.cost_memory)
+
+    def later(debt):
+        """A team whose costs have long been just below their limits, one step on."""
+        start = SSMARL.init(ENV, config, np.random.default_rng(0))
+        rows = jnp.ones_like(start.ledger.cost)
+        ledger = Ledger(0.9 * rows, 0.8 * rows, debt * rows, jnp.ones(()))
+        start = on_devices(Learner(start.team, start.values, ledger), config.environments)
+        return jax.tree.leaves(step(start, jnp.float32(0.5), KEY)[0].team)
+
+    # What is owed from the past turns room into an excess: another step is taken.
+    pairs = zip(later(debt=0.0), later(debt=0.5), strict=True)
+    assert max(float(jnp.abs(one - other).max()) for one, other in pairs) > 1e-4
 
 
 def test_detours_need_targets_that_stay():

@@ -91,7 +91,14 @@ def test_informarl_vertices_are_what_the_world_holds():
 
 
 @pytest.mark.parametrize(
-    "config", [RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8), memory=4), SMALL_TEM]
+    "config",
+    [
+        RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8), memory=4),
+        # The mean of all vertices: only those that are there.
+        RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8, pool=True), memory=4, gain=1.0),
+        SMALL_TEM,
+    ],
+    ids=["unimp", "pooled", "tem"],
 )
 def test_order_and_padding_change_nothing(config):
     """Graph actors: the same weights for any team, whoever is listed first."""
@@ -138,6 +145,7 @@ def test_unrolling_is_stepping(config):
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *seen)
     policy, trace = eqx.filter_jit(actor.unroll)(stacked, actor.blank(3))
     np.testing.assert_allclose(policy.mean, jnp.stack(means), atol=1e-5)
+    np.testing.assert_array_equal(policy.log_std, act(seen[0], actor.blank(3))[0].log_std)
     for last, whole in zip(jax.tree.leaves(memory), jax.tree.leaves(trace), strict=True):
         np.testing.assert_allclose(last, whole[-1], atol=1e-5)
 
