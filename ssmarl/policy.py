@@ -123,6 +123,8 @@ def find(name: str | Path) -> Path:
             raise InputError(f"policy {text!r}: choose from {', '.join(known) or 'none shipped'}")
         return known[short]
     path = Path(name)
+    if path.is_dir() and not (path / FILE).is_file():
+        raise InputError(f"policy {text!r}: no {FILE} there yet (written at the first evaluation)")
     if path.is_dir():
         path = path / FILE
     if not path.is_file():

@@ -13,12 +13,22 @@ from ssmarl.types import Json
 Settings = TypeVar("Settings")
 
 
+COUNT = (1, 1 << 20)
+SHARE = (0, 1)
+POSITIVE = (1e-12, 1e12)
+"""Ranges that many settings have."""
+
+
 def check_ranges(settings: Any, **ranges: tuple[int | float, int | float]) -> None:
-    """Refuse values outside (least, largest), by name."""
+    """Refuse values outside (least, largest), by name; of tuples every part, and empty ones.
+
+    None is what says "without" where a setting may be None, and always passes.
+    """
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
-        if not low <= value <= high:
-            raise InputError(f"{name} is {value}: it must be from {low} to {high}")
+        parts = value if isinstance(value, tuple) else () if value is None else (value,)
+        if not all(low <= part <= high for part in parts) or value == ():
+            raise InputError(f"{name} is {value}: it must be from {low:g} to {high:g}")
 
 
 def to_json(settings: Any) -> Json:
@@ -40,7 +50,7 @@ def with_values(settings: Settings, assignments: Iterable[str]) -> Settings:
         try:
             parsed = json.loads(value)
         except json.JSONDecodeError:
-            parsed = None if value == "None" else value
+            parsed = value
         settings = _replaced(settings, name.split("."), parsed, name)
     return settings
 
@@ -81,6 +91,8 @@ def _read(kind: Any, value: Any, name: str) -> Any:
             raise InputError(f"{name} is {value!r}: choose from {', '.join(map(str, args))}")
         return value
     if origin in (Union, types.UnionType):
+        if str(value).lower() == "none" and type(None) in args:
+            return None
         for option in args:
             try:
                 return _read(option, value, name)

@@ -64,13 +64,16 @@ def _step(
     """One constrained step of one actor."""
     team, steps = learner.team, env.world.episode_length
     parts = sharing.parts if len(keys) % sharing.parts == 0 else 1
-    share = 1 / (len(keys) * steps * env.world.num_agents)
+    # What one agent's step counts in the mean of one part: sensitivities are cut in this unit, so
+    # that neither the number of devices nor whose costs a row holds matters.
+    weight = parts / (len(keys) * steps * env.world.num_agents)
+    unit = 1 / (env.world.num_agents * scope.cost.max(axis=(0, 1), initial=0.0))
 
     def objective(actor: AnyActor) -> tuple[Float[Array, "P R"], Imagined]:
         played = team.replaced(agent, actor)
-        seen = jax.vmap(lambda key: imagine(env, played, key, config.path, share))(keys)
+        seen = jax.vmap(lambda key: imagine(env, played, key, config.path, weight))(keys)
         reward = seen.reward.mean(axis=(1, 2))[:, None]
-        rows = jnp.concatenate([reward, scope.rows(seen.cost.mean(axis=1))], axis=1)
+        rows = jnp.concatenate([reward, unit * scope.rows(seen.cost.mean(axis=1))], axis=1)
         return rows.reshape(parts, -1, rows.shape[1]).mean(axis=1), seen
 
     here, pull, seen = jax.vjp(objective, team.member(agent), has_aux=True)
@@ -90,7 +93,7 @@ def _step(
     cost, image, debt = ledger.cost[agent], ledger.image[agent], ledger.debt[agent]
     # The images' costs are not contact-steps. Relative changes are taken to agree: a step that
     # halves what is foreseen halves the cost. So violations are brought to the images' units.
-    exchange = jnp.clip(image / jnp.maximum(cost, 1e-6), 1e-3, 1e3)
+    exchange = unit * jnp.clip(image / jnp.maximum(cost, 1e-6), 1e-3, 1e3)
     sight = _sight(env, config, team, seen, sample_key)
     actor, report = constrained_update(
         team.member(agent),
@@ -100,7 +103,7 @@ def _step(
         sight.weight(scope.reward),
         scope.violation(cost, steps, now.slack, config.haste, debt) * exchange,
         config.step,
-        steps=steps,
+        whole=steps / exchange,
         calm=now.calm,
         sharing=sharing,
     )

@@ -167,7 +167,7 @@ def _step(
         sight.weight(scope.reward),
         violation,
         config.step,
-        steps=steps,
+        whole=float(steps),
         calm=now.calm,
         sharing=sharing,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ssmarl.settings import check_ranges
+from ssmarl.settings import COUNT, SHARE, check_ranges
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class CommonConfig:
     def __post_init__(self) -> None:
         check_ranges(
             self,
-            environments=(1, 1 << 20),
-            gamma=(0, 1),
-            gamma_cost=(0, 1),
-            lam=(0, 1),
-            chunk=(1, 1 << 20),
+            environments=COUNT,
+            gamma=SHARE,
+            gamma_cost=SHARE,
+            lam=SHARE,
+            chunk=COUNT,
         )

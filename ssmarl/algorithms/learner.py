@@ -19,7 +19,7 @@ from ssmarl.nets.team import AnyActorConfig, Team
 from ssmarl.optim.update import Report, StepConfig
 from ssmarl.rl.pathwise import Pathwise
 from ssmarl.rl.values import ValueConfig, Values
-from ssmarl.settings import check_ranges
+from ssmarl.settings import SHARE, check_ranges
 from ssmarl.world.env import Outcome
 
 
@@ -33,9 +33,11 @@ class SsmarlConfig(CommonConfig):
     """With shared parameters: one step over all agents' samples, or one per agent in turn."""
     cost_credit: Literal["own", "joint"] = "own"
     """What `score` blames an agent for: its own costs (paper), or everyone's. Own costs are less
-    noisy, but miss what agents do to each other; costs that all share need joint."""
+    noisy, but miss what agents do to each other; costs that all share need joint. `pathwise` always
+    knows what agents do to each other."""
     cost_scope: CostScope = "mean"
-    """Whose costs keep the limits: the agents' mean, each agent's, or the team's sum."""
+    """Whose costs keep the limits: the agents' mean, each agent's, or the team's sum. Agents that
+    take turns (share=false, order=sequential) keep each their own."""
     fisher_share: float = 0.1
     """Share of the chunks that the Fisher matrix and KL divergence are estimated from."""
     loose_start: float = 2.0
@@ -64,17 +66,22 @@ class SsmarlConfig(CommonConfig):
         super().__post_init__()
         check_ranges(
             self,
-            fisher_share=(0, 1),
-            loose_until=(0, 1),
-            haste=(0, 1),
+            fisher_share=SHARE,
+            loose_start=(0, 1e12),
+            loose_until=SHARE,
+            haste=SHARE,
             calm=(1e-6, 1),
             cost_memory=(0, 0.9999),
-            make_up=(0, 1),
+            make_up=SHARE,
         )
         if self.gradient == "pathwise" and self.order == "sequential" and self.share:
             raise InputError("order=sequential with shared parameters needs gradient=score")
         if self.cost_credit == "joint" and not (self.in_one_step and self.cost_scope != "each"):
-            raise InputError("cost_credit=joint needs share=true, order=pooled, cost_scope=mean")
+            raise InputError(
+                "cost_credit=joint needs share=true, order=pooled, cost_scope=mean or team"
+            )
+        if self.cost_scope == "team" and not self.in_one_step:
+            raise InputError("cost_scope=team needs share=true, order=pooled")
 
     @property
     def in_one_step(self) -> bool:

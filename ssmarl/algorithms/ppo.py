@@ -25,7 +25,7 @@ from ssmarl.optim.update import Sharing
 from ssmarl.rl.chunks import chunk_length, in_passes
 from ssmarl.rl.score import Samples, Sight
 from ssmarl.rl.values import ValueConfig, Values, explained_variance, fit
-from ssmarl.settings import check_ranges
+from ssmarl.settings import COUNT, POSITIVE, SHARE, check_ranges
 from ssmarl.types import Count, Key, Rng
 from ssmarl.world.env import Env
 
@@ -62,9 +62,12 @@ class PpoConfig(CommonConfig):
         check_ranges(
             self,
             clip=(1e-3, 1),
-            fade=(0, 1),
-            epochs=(1, 1000),
-            minibatches=(1, 1000),
+            fade=SHARE,
+            epochs=COUNT,
+            minibatches=COUNT,
+            learning_rate=POSITIVE,
+            epsilon=POSITIVE,
+            gradient_clip=POSITIVE,
         )
 
     def optimiser(self) -> optax.GradientTransformation:

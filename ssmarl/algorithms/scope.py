@@ -62,12 +62,13 @@ def pooled(env: Env, scope: CostScope) -> Scope:
     agents, costs = env.world.num_agents, len(env.constraints)
     limit = jnp.array([float(item.limit) for item in env.constraints])
     reward = jnp.full(agents, 1 / agents)
+    rows = agents * costs if scope == "each" else costs
+    if rows > MOST_CONSTRAINTS:
+        raise InputError(
+            f"cost_scope={scope}: {agents} agents with {costs} constraints make {rows} rows, at "
+            f"most {MOST_CONSTRAINTS} are possible"
+        )
     if scope == "each":
-        if agents * costs > MOST_CONSTRAINTS:
-            raise InputError(
-                f"cost_scope=each: {agents} agents with {costs} constraints make {agents * costs} "
-                f"rows, at most {MOST_CONSTRAINTS} are possible"
-            )
         return Scope(
             reward,
             jnp.eye(agents * costs).reshape(agents, costs, agents * costs),

@@ -32,6 +32,8 @@ class Render:
     """Steps. None: the scenario's own for that size."""
     seed: int = 0
     """Of the start."""
+    action_limit: float | None = 1.0
+    """Actions are clipped to +- this. None: the unclipped reference world."""
     every: int = 1
     """Show only every so many steps."""
     links: bool = True
@@ -55,6 +57,7 @@ class Render:
             scenario=self.scenario,
             num_agents=self.num_agents,
             episode_length=self.episode_length,
+            action_limit=self.action_limit,
         )
         trajectory = record_policy(env, policy, random_key(self.seed))
         links = links_of(env, trajectory, policy.attention) if self.links else None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -41,16 +41,21 @@ def report(folder: Path) -> Path:
 
     curves = folder / "plots" / "curves.svg"
     save_curves([folder], curves)
-    policy = load(folder)
+    policy, config = load(folder), read_config(folder)
     card, stored = policy.card, folder / "eval.json"
+    # The world it was trained in, which may be of the user's own making.
+    world: dict[str, Any] = {
+        "scenario": config.scenario,
+        "episode_length": config.episode_length,
+        "action_limit": config.action_limit,
+    }
     results = (
         read_results(stored)
         if stored.exists()
-        else [evaluate_policy(policy, episodes=EPISODES).to_json()]
+        else [evaluate_policy(policy, episodes=EPISODES, **world).to_json()]
     )
     many = card.members is None and card.scenario == "navigation"
-    length = read_config(folder).episode_length
-    env = world_for(card, num_agents=SHOWN if many else None, episode_length=length)
+    env = world_for(card, num_agents=SHOWN if many else None, **world)
     trajectory = record_policy(env, policy, random_key(0))
     film = folder / "videos" / "report.gif"
     save_film(trajectory, env, film, links=links_of(env, trajectory, policy.attention))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.devices import WHOLE, device_mesh, divided, per_device
 from ssmarl.types import Count, Flag, Key, Scalar
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.state import WorldState
@@ -39,13 +40,16 @@ class Episode(eqx.Module):
     """Contact-steps of all agents."""
     cost_worst_agent: Scalar
     """Contact-steps of the agent with most."""
-    cost_by_constraint: Float[Array, " C"]
-    """Per agent."""
+    cost: Float[Array, "A C"]
+    """Of every agent and constraint."""
     collisions: Scalar
     """Distinct collision events per agent."""
     success: Flag
-    """Every agent has arrived at the last step."""
+    """Every agent is at its target at the last step."""
     success_tight: Flag
+    """The same, as near as the reward asks for."""
+    success_ever: Flag
+    """Every agent has been at its target at some step."""
     reach: Scalar
     """Share of agents that have arrived."""
     safe: Scalar
@@ -68,6 +72,7 @@ class _Tally(eqx.Module):
     cost: Float[Array, "A C"]
     collisions: Float[Array, " A"]
     distance: Float[Array, " A"]
+    nearest: Float[Array, " A"]
     overflow: Count
 
 
@@ -90,6 +95,7 @@ def run_episode(env: Env, policy: Policy, key: Key) -> Episode:
         jnp.zeros((agents, len(env.constraints))),
         zero,
         zero,
+        jnp.full(agents, jnp.inf),
         jnp.zeros((), jnp.int32),
     )
     carry: tuple[WorldState, Any, _Tally] = (start, policy.blank(agents), blank)
@@ -100,10 +106,11 @@ def run_episode(env: Env, policy: Policy, key: Key) -> Episode:
         reward_team=tally.reward,
         cost_team=tally.contacts.sum(),
         cost_worst_agent=tally.contacts.max(),
-        cost_by_constraint=tally.cost.mean(axis=0),
+        cost=tally.cost,
         collisions=tally.collisions.mean(),
         success=arrived.all(),
         success_tight=(tally.distance < env.world.reach_tight).all(),
+        success_ever=(tally.nearest < env.world.reach).all(),
         reach=arrived.mean(),
         safe=safe.mean(),
         safe_reach=(safe & arrived).mean(),
@@ -120,24 +127,35 @@ def _add(tally: _Tally, outcome: Outcome, unseen: Count | int) -> _Tally:
         cost=tally.cost + outcome.cost,
         collisions=tally.collisions + outcome.collisions,
         distance=outcome.distance,
+        nearest=jnp.minimum(tally.nearest, outcome.distance),
         overflow=tally.overflow + unseen + outcome.overflow,
     )
 
 
 @lru_cache(maxsize=16)
-def _compiled(env: Env) -> Callable:
-    """Kept, so that evaluating the same world again compiles nothing."""
-    return eqx.filter_jit(
-        lambda policy, keys: jax.vmap(lambda key: run_episode(env, policy, key))(keys)
-    )
+def _compiled(env: Env, together: int) -> Callable:
+    """Divided among devices; kept, so that evaluating the same world again compiles nothing."""
+    mesh = device_mesh(together)
+
+    def run(policy: Policy, keys: Array) -> Episode:
+        arrays, rest = eqx.partition(policy, eqx.is_array)
+
+        def some(arrays: Any, keys: Array) -> Episode:
+            return jax.vmap(lambda key: run_episode(env, eqx.combine(arrays, rest), key))(keys)
+
+        return per_device(some, mesh, (WHOLE, divided()), divided())(arrays, keys)
+
+    return eqx.filter_jit(run)
 
 
 def run_episodes(
     env: Env, policy: Policy, key: Key, count: int, agents_at_once: int = 3000
 ) -> Episode:
     """`count` episodes with a leading axis, as many side by side as memory comfortably holds."""
-    together = max(1, min(count, agents_at_once // env.world.num_agents))
-    run = _compiled(env)
+    devices = min(count, jax.device_count())
+    together = min(-(-count // devices), max(1, agents_at_once // env.world.num_agents // devices))
+    together *= devices
+    run = _compiled(env, together)
     keys = jax.random.split(key, count)
     # The last batch is filled up by repeating a key, so that one compilation serves all.
     filled = jnp.concatenate([keys, jnp.repeat(keys[:1], -count % together, axis=0)])

@@ -1,5 +1,6 @@
 """A policy's measures over many episodes, as one flat record with confidence intervals."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from ssmarl.evaluation.intervals import mean_interval, rate_interval
 from ssmarl.types import Json
 from ssmarl.world.env import Env
 
-RATES = ("success", "success_tight")
+RATES = ("success", "success_tight", "success_ever")
 """Yes or no, once an episode."""
 MEANS = (
     "reward_team",
@@ -37,7 +38,12 @@ class Result:
 
     def to_json(self) -> Json:
         """One object, as written to a file."""
-        return {**self.figures, "ci95": {name: list(pair) for name, pair in self.ci95.items()}}
+        # A single episode says nothing of its spread, and JSON knows no infinity.
+        ci95 = {
+            name: [value if math.isfinite(value) else None for value in pair]
+            for name, pair in self.ci95.items()
+        }
+        return {**self.figures, "ci95": ci95}
 
 
 def evaluate(env: Env, policy: Policy, *, episodes: int = 100, seed: int = 0) -> Result:
@@ -53,9 +59,9 @@ def evaluate(env: Env, policy: Policy, *, episodes: int = 100, seed: int = 0) ->
     columns = {name: np.asarray(getattr(runs, name), float)[kept] for name in (*RATES, *MEANS)}
     columns["reward_agent"] = columns["reward_team"] / agents
     columns["cost_agent"] = columns["cost_team"] / agents
-    by_constraint = np.asarray(runs.cost_by_constraint, float)[kept]
+    costs = np.asarray(runs.cost, float)[kept]
     for c, constraint in enumerate(env.constraints):
-        columns[f"cost_{constraint.name}"] = by_constraint[:, c]
+        columns[f"cost_{constraint.name}"] = costs[:, :, c].mean(axis=1)
     figures: Json = {
         "scenario": env.scenario.name,
         "num_agents": agents,
@@ -70,6 +76,10 @@ def evaluate(env: Env, policy: Policy, *, episodes: int = 100, seed: int = 0) ->
         },
         "cost_by_constraint": {
             item.name: float(columns[f"cost_{item.name}"].mean()) for item in env.constraints
+        },
+        "cost_most_by_constraint": {
+            item.name: float(costs[:, :, c].mean(axis=0).max())
+            for c, item in enumerate(env.constraints)
         },
         "spawn_failures": episodes - count,
         "seconds": time.perf_counter() - began,

@@ -14,6 +14,7 @@ from ssmarl.nets.gaussian import Gaussian, bounded
 from ssmarl.nets.layers import Linear, filled
 from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import direction
@@ -42,6 +43,11 @@ class ActorConfig:
     insist (`nets/dead_ends.py`). 0: never. For agents that are shown their own targets."""
     mean_bound: float | None = 2.0
     """Means are kept within ± this by a tanh; None: free."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self, memory=COUNT, least_std=(0, 1e6), patience=(0, 1 << 20), mean_bound=POSITIVE
+        )
 
     def for_world(self, env: Env) -> "ActorConfig":
         """The same for every world; one that cannot work there is refused."""

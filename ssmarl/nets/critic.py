@@ -11,6 +11,7 @@ from ssmarl.nets import memory as memories
 from ssmarl.nets.layers import RELU_GAIN, Linear
 from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
+from ssmarl.settings import COUNT, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
@@ -30,6 +31,9 @@ class CriticConfig:
     own_vertex: bool = True
     """Read each agent's own vertex beside the whole team's: for signals that differ by agent.
     False is the paper's critic, one value for the team."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, memory=COUNT, hidden=COUNT)
 
     def for_world(self, _: Env) -> "CriticConfig":
         """The same for every world."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.settings import POSITIVE, check_ranges
 from ssmarl.world.geometry import closest_approach, direction, length
 from ssmarl.world.graph import Edges
 
@@ -33,6 +34,9 @@ class Encoding:
     """Add the closest approach that present velocities lead to within this many seconds: when, and
     the offset then, felt as the present one. Whether two bodies will meet is a quotient of products
     of position and velocity, which small networks are bad at; None: leave it to them."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, goal_bound=POSITIVE, bumps=POSITIVE, ahead=POSITIVE)
 
     @property
     def size(self) -> int:

@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ssmarl.errors import InputError
 from ssmarl.nets.encoding import Encoding, encode
 from ssmarl.nets.layers import RELU_GAIN, Linear
+from ssmarl.settings import COUNT, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.graph import Graph, Vertex
 
@@ -35,6 +37,11 @@ class GraphNetConfig:
     heads: int = 2
     """Attention heads (paper: 2)."""
     encoding: Encoding = Encoding()
+
+    def __post_init__(self) -> None:
+        check_ranges(self, embedding=COUNT, hidden=COUNT, widths=COUNT, message=COUNT, heads=COUNT)
+        if any(width % self.heads for width in self.widths):
+            raise InputError(f"heads is {self.heads}: it must divide all widths {self.widths}")
 
 
 class MessageLayer(eqx.Module):

@@ -19,6 +19,7 @@ from ssmarl.nets.layers import LayerNorm, Linear, filled
 from ssmarl.nets.memory import Kind, Memory, Recurrence
 from ssmarl.nets.unimp import Unimp, UnimpConfig
 from ssmarl.nets.vector import Vector, VectorConfig
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.state import WorldState
@@ -46,6 +47,9 @@ class RecurrentActorConfig:
     mean_bound: float | None = 2.0
     """Means are kept within ± this by a tanh; None: free."""
 
+    def __post_init__(self) -> None:
+        check_ranges(self, memory=COUNT, least_std=(0, 1e6), mean_bound=POSITIVE)
+
     def for_world(self, env: Env) -> "RecurrentActorConfig":
         """With sizes that depend on the world filled in."""
         return dataclasses.replace(self, reader=self.reader.for_world(env))
@@ -64,6 +68,9 @@ class RecurrentCriticConfig:
     """Size of the memory."""
     recurrence: Kind = "lstm"
     """What the memory is (the SS-MARL paper: an LSTM; on-policy's MAPPO: a GRU)."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, memory=COUNT)
 
     def for_world(self, env: Env) -> "RecurrentCriticConfig":
         """With sizes that depend on the world filled in."""

@@ -15,9 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ssmarl.errors import InputError
 from ssmarl.nets.gaussian import Gaussian, bounded
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear, filled
 from ssmarl.nets.memory import LSTM, Memory
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.graph import Graph
@@ -43,6 +45,21 @@ class TemConfig:
     """Standard deviations never fall below this."""
     mean_bound: float | None = 2.0
     """Means are kept within ± this by a tanh; None: free."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            size=COUNT,
+            attention_heads=COUNT,
+            chain=COUNT,
+            memory=COUNT,
+            least_std=(0, 1e6),
+            mean_bound=POSITIVE,
+        )
+        if self.size % self.attention_heads:
+            raise InputError(
+                f"attention_heads is {self.attention_heads}: it must divide size {self.size}"
+            )
 
     def for_world(self, _: Env) -> "TemConfig":
         """The same for every world."""

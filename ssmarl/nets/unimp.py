@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import length
@@ -42,6 +43,17 @@ class UnimpConfig:
     """Take the mean of all vertices instead of one's own: for critics."""
     out: int = 64
     """Of the layer that joins the graph with one's own velocity and goal."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            embedding=COUNT,
+            hidden=COUNT,
+            heads=COUNT,
+            layers=COUNT,
+            reach=POSITIVE,
+            out=COUNT,
+        )
 
     def for_world(self, _: Env) -> "UnimpConfig":
         """The same for every world."""

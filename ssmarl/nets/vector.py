@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.errors import InputError
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
+from ssmarl.settings import COUNT, check_ranges
 from ssmarl.types import Rng
 from ssmarl.world.env import Env
 from ssmarl.world.observation import observation_size, observe
@@ -31,6 +32,9 @@ class VectorConfig:
     """Of each layer."""
     depth: int = 2
     """Layers."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, out=COUNT, depth=COUNT)
 
     def for_world(self, env: Env) -> "VectorConfig":
         """With the world's sizes."""

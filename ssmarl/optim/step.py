@@ -34,7 +34,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ssmarl.types import Flag, Scalar
 
-MOST_CONSTRAINTS = 4
+MOST_CONSTRAINTS = 8
 """2^m active sets are enumerated; more than this many constraints would need another solver."""
 
 Recovery = Literal["softmax", "minimax"]
@@ -79,25 +79,34 @@ class Step(eqx.Module):
     """Multipliers of the constraints (ν); in recovery their weights."""
 
 
-def solve(problem: Problem, recovery: Recovery = "softmax", violation_scale: float = 1.0) -> Step:
+def solve(
+    problem: Problem, recovery: Recovery = "softmax", whole: Float[Array, " C"] | float = 1.0
+) -> Step:
     """The optimal step, or the recovery step where no step is feasible.
 
     Args:
         problem: the linearised problem.
         recovery: how violated constraints are weighted there.
-        violation_scale: what c is multiplied with before the softmax of β, which is not
-            invariant to units (the paper's P_j is a whole episode's cost).
+        whole: what turns each c_j, b_j into a whole episode's cost. The optimal step does not
+            depend on units, but recovery weighs costs against each other (the paper's P_j is a
+            whole episode's). Multipliers are in these units too.
     """
-    optimal, feasible = _optimal(problem)
-    if problem.c.size == 0:
-        return optimal
-    weights = (
-        softmax_weights(problem.c * violation_scale)
-        if recovery == "softmax"
-        else minimax_weights(problem)
+    whole = jnp.broadcast_to(jnp.asarray(whole, problem.c.dtype), problem.c.shape)
+    # A cost that no step changes (b_j = 0) binds nothing: standing still would not lower it either.
+    bears = jnp.diagonal(problem.S) > 0
+    problem = Problem(
+        q=problem.q,
+        r=whole * problem.r,
+        S=whole[:, None] * whole * problem.S,
+        c=jnp.where(bears, whole * problem.c, -1.0),
+        delta=problem.delta,
     )
-    rescue = recover(problem, weights)
-    return jax.tree.map(lambda a, b: jnp.where(feasible, a, b), optimal, rescue)
+    step, feasible = _optimal(problem)
+    if problem.c.size > 0:
+        weights = softmax_weights(problem.c) if recovery == "softmax" else minimax_weights(problem)
+        rescue = recover(problem, weights)
+        step = jax.tree.map(lambda a, b: jnp.where(feasible, a, b), step, rescue)
+    return eqx.tree_at(lambda step: step.along_b, step, whole * step.along_b)
 
 
 def recover(problem: Problem, weights: Float[Array, " C"]) -> Step:

@@ -20,6 +20,7 @@ from ssmarl.optim.cg import conjugate_gradient, dot
 from ssmarl.optim.fisher import fisher_product
 from ssmarl.optim.linesearch import Promise, Search, backtrack
 from ssmarl.optim.step import Problem, Recovery, Step, solve
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Flag, Scalar
 
 Tree = Any
@@ -43,6 +44,17 @@ class StepConfig:
     """Most shares tried (paper: 10)."""
     recovery: Recovery = "softmax"
     """How violated constraints are weighted: the paper's β, or minimax."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            delta=POSITIVE,
+            damping=(0, 1e12),
+            iterations=COUNT,
+            first=(1e-6, 1),
+            factor=(1e-6, 0.999),
+            tries=(1, 100),
+        )
 
 
 class Report(eqx.Module):
@@ -81,7 +93,7 @@ def constrained_update(
     violation: Float[Array, " C"],
     config: StepConfig,
     *,
-    steps: int = 1,
+    whole: Float[Array, " C"] | float = 1.0,
     calm: Scalar | float = 1.0,
     sharing: Sharing = Sharing(),
 ) -> tuple[Tree, Report]:
@@ -96,7 +108,7 @@ def constrained_update(
         weight: of each observation of that batch, summing to 1.
         violation: c_j, in the units of the objective's costs.
         config: the trust region.
-        steps: of an episode: β weighs violations of whole episodes, c_j is one step's.
+        whole: what turns each c_j into a whole episode's cost, by which recovery weighs them.
         calm: share of the trust region's radius to use.
         sharing: how devices join their data.
     """
@@ -121,7 +133,7 @@ def constrained_update(
         c=violation,
         delta=jnp.asarray(calm * config.delta, products.dtype),
     )
-    step = solve(problem, config.recovery, violation_scale=float(steps))
+    step = solve(problem, config.recovery, whole)
     along = jnp.concatenate([step.along_g[None], step.along_b])
     old = at(start)
 

@@ -44,7 +44,10 @@ def save_curves(folders: list[Path], path: Path, *, log: bool = False) -> None:
         for axis, (name, _) in zip(axes, PANELS, strict=True):
             _curve(axis, group, name, *look)
     limits = {
-        str(item): item for group in groups for item in as_constraints(group.config.constraints)
+        str(item): item
+        for group in groups
+        for item in as_constraints(group.config.constraints)
+        if item.name.endswith("collision")  # the panel shows contacts
     }
     for style, (name, constraint) in zip(
         ("--", ":", "-.") * len(limits), limits.items(), strict=False

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -165,7 +166,8 @@ def _save_mp4(pictures: Iterator[Image.Image], path: Path, seconds: float) -> No
         raise InputError(
             f"{path}: .mp4 needs the extra: pip install 'ssmarl[video]'; .gif needs nothing"
         ) from None
-    writer = write_frames(str(path), (PIXELS, PIXELS), fps=round(1 / seconds), quality=8)
+    fps: Any = 1 / seconds  # declared whole, but fractions are taken
+    writer = write_frames(str(path), (PIXELS, PIXELS), fps=fps, quality=8)
     with warnings.catch_warnings():
         # JAX warns of forks; this one only starts ffmpeg.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -45,7 +45,11 @@ def links_at(env: Env, state: WorldState, attention: Attention | None) -> Links:
 
 
 def links_of(env: Env, trajectory: Trajectory, attention: Attention | None = None) -> Links:
-    """The edges of a whole episode. Attention does not depend on memory, so states are enough."""
+    """The edges of a whole episode, by its states alone.
+
+    What an agent pays attention to does not depend on its memory, but for those who step out of a
+    dead end: they are shown with the goal that they have, not the one they are told.
+    """
     steps = trajectory.position.shape[0]
 
     def at(moment: tuple) -> Links:

@@ -121,7 +121,7 @@ def _table(results: list[Json]) -> str:
         cells = [str(result["num_agents"])]
         for name, _, style in MEASURES:
             low, high = result["ci95"][name]
-            half = style.format((high - low) / 2).rstrip("%")
+            half = "?" if low is None else style.format((high - low) / 2).rstrip("%")
             cells.append(f"{style.format(result[name])} ± {half}")
         cells.append(str(result["episodes"]))
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")

@@ -26,7 +26,7 @@ def save_scalability(files: list[Path], path: Path) -> None:
         sizes = [result["num_agents"] for result in ordered]
         for axis, (name, _) in zip(axes, PANELS, strict=True):
             values = [result[name] for result in ordered]
-            low, high = zip(*(result["ci95"][name] for result in ordered), strict=True)
+            low, high = zip(*(_interval(result, name) for result in ordered), strict=True)
             axis.plot(sizes, values, "o-", ms=4, lw=1.5, color=colour, label=policy)
             axis.fill_between(sizes, low, high, color=colour, alpha=0.2, lw=0)
     for axis, (_, title) in zip(axes, PANELS, strict=True):
@@ -40,6 +40,13 @@ def save_scalability(files: list[Path], path: Path) -> None:
     axes[2].set_ylim(0, 1.02)
     axes[0].legend(fontsize=8)
     save_figure(figure, path)
+
+
+def _interval(result: Json, name: str) -> tuple[float, float]:
+    """As wide as it is known to be; a single episode's has no width."""
+    low, high = result["ci95"][name]
+    value = result[name]
+    return value if low is None else low, value if high is None else high
 
 
 def read_results(file: Path) -> list[Json]:

@@ -16,8 +16,13 @@ Tree = Any
 
 
 def chunk_length(steps: int, wanted: int) -> int:
-    """The largest divisor of `steps` that is at most `wanted`."""
-    return max(length for length in range(1, min(wanted, steps) + 1) if steps % length == 0)
+    """The divisor of `steps` nearest to `wanted` that is at least half of it.
+
+    Shorter chunks would teach nothing that needs memory: of 97 steps all are one chunk, not 97.
+    """
+    divisors = [length for length in range(1, steps + 1) if steps % length == 0]
+    enough = [length for length in divisors if 2 * length >= wanted] or [steps]
+    return min(enough, key=lambda length: abs(length - wanted))
 
 
 def in_chunks(tree: Tree, length: int) -> Tree:

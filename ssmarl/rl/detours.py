@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float
 
+from ssmarl.settings import POSITIVE, check_ranges
 from ssmarl.types import Count
 from ssmarl.world.geometry import length
 from ssmarl.world.state import World, WorldState
@@ -33,6 +34,11 @@ class Ways:
     """Gap that a way keeps from what is in it, in metres."""
     slowness: float = 3.0
     """Length that a metre through an obstacle counts."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self, cell=POSITIVE, most_cells=(2, 4096), margin=(0, 1e12), slowness=(1, 1e12)
+        )
 
 
 class Detours(eqx.Module):

@@ -18,6 +18,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from ssmarl.errors import InputError
+from ssmarl.settings import POSITIVE, check_ranges
 from ssmarl.world.constraints import Constraint
 from ssmarl.world.env import Env
 from ssmarl.world.geometry import closest_approach, length
@@ -54,6 +55,18 @@ class Foresight:
     count as stuck."""
     bonus: tuple[tuple[float, float], ...] = ((6.0, 0.1), (4.0, 0.03))
     """(height, width in metres) of smooth bumps at the target in place of the reward's jump."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            horizon=POSITIVE,
+            margin=(0, 1e12),
+            unit=POSITIVE,
+            near_goal=POSITIVE,
+            speed_margin=POSITIVE,
+            patience=POSITIVE,
+            stuck=POSITIVE,
+        )
 
 
 Image = Callable[..., Float[Array, " A"]]

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 from ssmarl.nets.team import Memory, Team
 from ssmarl.rl.detours import Ways, find_detours
 from ssmarl.rl.foresight import Foresight, smooth_costs, smooth_reward, urgency
+from ssmarl.settings import POSITIVE, SHARE, check_ranges
 from ssmarl.types import Key
 from ssmarl.world.env import Env, Outcome
 from ssmarl.world.geometry import direction
@@ -47,6 +48,9 @@ class Pathwise:
     """Distances to targets are those of free ways, not straight. For targets that stay."""
     ways: Ways = Ways()
     """How those ways are found."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, keep=SHARE, longest=POSITIVE)
 
 
 class Imagined(eqx.Module):
@@ -88,7 +92,7 @@ def imagine(env: Env, team: Team, key: Key, config: Pathwise, weight: float) -> 
         memory = dataclasses.replace(
             memory,
             hidden=bounded(config.keep, most, memory.hidden),
-            cell=bounded(config.keep, most, memory.cell),
+            cell=None if memory.cell is None else bounded(config.keep, most, memory.cell),
         )
         policy, new_memory = team(team.observe(env, state), memory)
         action = policy.sample(key)

@@ -15,6 +15,7 @@ from ssmarl.nets.team import Memory
 from ssmarl.optim.update import Sharing
 from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks, in_passes
 from ssmarl.rl.normalise import Normaliser
+from ssmarl.settings import COUNT, POSITIVE, check_ranges
 from ssmarl.types import Key, Rng
 from ssmarl.world.env import Env
 
@@ -42,6 +43,18 @@ class ValueConfig:
     """Parts of each pass (paper)."""
     chunk: int = 10
     """Steps through which gradients reach back (paper)."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            learning_rate=POSITIVE,
+            epsilon=POSITIVE,
+            clip=POSITIVE,
+            huber=POSITIVE,
+            epochs=COUNT,
+            minibatches=COUNT,
+            chunk=COUNT,
+        )
 
     def optimiser(self) -> optax.GradientTransformation:
         """Adam with a bound on the gradient."""

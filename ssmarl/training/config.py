@@ -9,6 +9,8 @@ from typing import Any
 
 from ssmarl.algorithms import ALGORITHMS
 from ssmarl.algorithms.algorithm import Algorithm
+from ssmarl.algorithms.learner import SsmarlConfig
+from ssmarl.algorithms.scope import CostScope
 from ssmarl.errors import InputError
 from ssmarl.settings import from_json, to_json, with_values
 from ssmarl.types import Json
@@ -68,6 +70,8 @@ class TrainConfig:
             raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
         if not 0 <= self.warm_up <= 1:
             raise InputError(f"warm_up is {self.warm_up}: it must be from 0 to 1")
+        if not self.room:
+            raise InputError("room: give at least one value, as 1")
         courses = max(len(values) for values in (self.num_agents, self.num_obstacles, self.room))
         for name in ("num_agents", "num_obstacles", "room"):
             if len(getattr(self, name)) not in (0, 1, courses):
@@ -80,6 +84,14 @@ class TrainConfig:
     def algorithm(self) -> Algorithm:
         """How it learns."""
         return ALGORITHMS[self.algo]
+
+    @property
+    def cost_scope(self) -> CostScope:
+        """Whose costs its limits hold for."""
+        settings = self.settings
+        if isinstance(settings, SsmarlConfig):
+            return settings.cost_scope if settings.in_one_step else "each"
+        return "mean"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -120,17 +132,17 @@ class TrainConfig:
             search=search,
         )
 
-    def iterations(self) -> int:
-        """How many, each with one episode in every environment of a world."""
-        worlds = self.training_worlds()
-        length = sum(env.world.episode_length for env in worlds) / len(worlds)
-        return math.ceil(self.steps / (self.settings.environments * length))
-
     def turns(self) -> list[int]:
-        """Which of the training worlds each iteration plays in."""
-        total, count = self.iterations(), len(self.training_worlds())
-        alone = round(self.warm_up * total)
-        return [0] * alone + [turn % count for turn in range(total - alone)]
+        """Which of the training worlds each iteration plays in, one episode per environment."""
+        lengths = [
+            self.settings.environments * env.world.episode_length for env in self.training_worlds()
+        ]
+        alone = math.ceil(self.warm_up * self.steps / lengths[0])
+        turns, played = [], 0
+        while played < self.steps:
+            turns.append(max(0, len(turns) - alone) % len(lengths))
+            played += lengths[turns[-1]]
+        return turns
 
     def to_json(self) -> Json:
         """Plain data."""

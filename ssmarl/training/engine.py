@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
@@ -24,10 +25,12 @@ def on_devices(state: State, environments: int) -> State:
 
 @lru_cache(maxsize=16)
 def iteration(env: Env, algorithm: Algorithm, config: Any) -> Iteration:
-    """(state, progress 0…1, key) → (state, metrics), the same for any number of devices.
+    """(state, progress 0…1, key) → (state, metrics).
 
     Every environment has a key of its own, so what is played does not depend on how environments
-    are divided. The compiled function is kept: further seeds of the same run compile nothing.
+    are divided among devices; only which chunks the Fisher matrix is estimated from does. A state
+    that would not be finite is not taken: the old one stays, and `not_finite` is logged. The
+    compiled function is kept: further seeds of the same run compile nothing.
     """
     mesh = device_mesh(config.environments)
     sharing = Sharing(
@@ -46,6 +49,11 @@ def iteration(env: Env, algorithm: Algorithm, config: Any) -> Iteration:
     def iterate(state: State, progress: Float[Array, ""], key: Key) -> tuple[State, Metrics]:
         play_key, other_key = jax.random.split(key)
         keys = jax.random.split(play_key, config.environments)
-        return everywhere(state, progress, keys, other_key)
+        new, metrics = everywhere(state, progress, keys, other_key)
+        # One bad batch must not spoil running means, critics or optimisers for good.
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+        new = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
+        refused = jnp.maximum(metrics.get("not_finite", 0.0), 1.0 - finite)
+        return new, metrics | {"not_finite": refused}
 
     return jax.jit(iterate, donate_argnums=0)

@@ -23,7 +23,9 @@ ENOUGH_BYTES = 100 << 20
 
 def prepare(folder: Path, config: TrainConfig) -> None:
     """A fresh run's directory, refused before hours of work if it cannot be written."""
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not a directory")
+    if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder}: not empty; resume it with --resume, or choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,10 @@ CHECKPOINT_SECONDS = 20.0
 """Between checkpoints; a stopped run repeats at most this much."""
 
 
+STARTS = 32
+"""Of a training world, tried before it is trained in."""
+
+
 class Stopped(Exception):
     """The user or the system asked to stop; a checkpoint is written."""
 
@@ -76,6 +80,7 @@ def train(
         Wandb.check()
     folder = run_directory(config) if folder is None else Path(folder)
     start = _fresh(config)
+    _check_starts(config)
     files.prepare(folder, config)
     return _go_on(config, folder, _Position(start), wandb=wandb, quiet=quiet)
 
@@ -86,7 +91,8 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
         Wandb.check()
     folder = Path(folder)
     config = files.read_config(folder)
-    shapes = jax.eval_shape(lambda: _fresh(config))
+    # A checkpoint holds all there is: the policy that a run began from may be gone by now.
+    shapes = jax.eval_shape(lambda: _fresh(dataclasses.replace(config, init=None)))
     found = files.load_checkpoint(folder, shapes)
     if found is None:
         position = _Position(_fresh(config))
@@ -120,6 +126,20 @@ def _fresh(config: TrainConfig) -> State:
         weights = jax.tree.unflatten(jax.tree.structure(mine), jax.tree.leaves(given))
         state = eqx.tree_at(algorithm.team, state, weights)
     return state
+
+
+def _check_starts(config: TrainConfig) -> None:
+    """Refuse training worlds of one's own making in which bodies never find a place."""
+    if config.room == (1.0,) and not config.num_obstacles:
+        return
+    for env in config.training_worlds():
+        placed = jax.jit(jax.vmap(lambda key, env=env: env.reset(key).placed))
+        if not placed(jax.random.split(jax.random.key(config.seed), STARTS)).any():
+            world = env.world
+            raise InputError(
+                f"none of {STARTS} starts of {world.num_agents} agents and {world.num_obstacles} "
+                f"obstacles on {world.side:.2g} m was free of overlaps: more room or fewer of them"
+            )
 
 
 def _sizes(tree: Any) -> list[tuple[int, ...]]:
@@ -185,7 +205,8 @@ def _iterate(
             **numbers,
         }
         due = position.done % config.evaluate_every == 0 or position.done == total
-        row |= _evaluate(config, folder, position, envs) if due else _NOT_EVALUATED
+        played = steps[position.done]
+        row |= _evaluate(config, folder, position, played, envs) if due else _NOT_EVALUATED
         position.seconds += time.monotonic() - began
         row |= {"seconds": position.seconds, "steps_per_s": (steps[position.done] - before) / spent}
         metrics.add(row)
@@ -202,21 +223,23 @@ EVALUATED = ("eval_reward", "eval_cost", "eval_success", "eval_safe")
 _NOT_EVALUATED: Row = dict.fromkeys(EVALUATED, math.nan)
 
 
-def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list[Env]) -> Row:
+def _evaluate(
+    config: TrainConfig, folder: Path, position: _Position, played: int, envs: list[Env]
+) -> Row:
     """The policy without noise, and the file of the best so far."""
     team = jax.device_get(config.algorithm.team(position.state))
-    policy = Policy(team, _card(config, team, 0))
+    policy = Policy(team, _card(config, team, played))
     results: list[Result] = [
         evaluate(
             env, policy, episodes=config.evaluate_episodes, seed=MOST_SEED + config.seed % MOST_SEED
         )
         for env in envs
     ]
-    now = score(results, as_constraints(config.constraints), position.done)
+    now = score(results, as_constraints(config.constraints), position.done, config.cost_scope)
     if now.better_than(position.best):
         position.best = now
         training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
-        save_policy(folder / FILE, Policy(team, _card(config, team, position.done)), training)
+        save_policy(folder / FILE, policy, training)
 
     def mean(name: str) -> float:
         return sum(result.figures[name] for result in results) / len(results)
@@ -225,8 +248,8 @@ def _evaluate(config: TrainConfig, folder: Path, position: _Position, envs: list
     return {name: mean(figure) for name, figure in zip(EVALUATED, figures, strict=True)}
 
 
-def _card(config: TrainConfig, team: Team, done: int) -> Card:
-    """What the policy after `done` iterations says of itself."""
+def _card(config: TrainConfig, team: Team, played: int) -> Card:
+    """What the policy after so many environment steps says of itself."""
     env = max(config.reported_worlds(), key=lambda env: env.world.num_agents)
     return Card(
         scenario=env.scenario.name,
@@ -237,7 +260,7 @@ def _card(config: TrainConfig, team: Team, done: int) -> Card:
         members=team.members,
         actor=team.actor.config,
         algorithm=config.algo,
-        steps=done * config.settings.environments * env.world.episode_length,
+        steps=played,
         seed=config.seed,
     )
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from ssmarl.algorithms.scope import CostScope
 from ssmarl.evaluation.evaluate import Result
 from ssmarl.world.constraints import Constraint
 
@@ -21,13 +22,25 @@ class Score:
         return (-self.violation, self.reward) > (-other.violation, other.reward)
 
 
-def score(results: list[Result], constraints: tuple[Constraint, ...], iteration: int) -> Score:
+def score(
+    results: list[Result],
+    constraints: tuple[Constraint, ...],
+    iteration: int,
+    scope: CostScope = "mean",
+) -> Score:
     """Over all team sizes: the worst violation and the mean reward per agent."""
     excess = [
-        max(0.0, result.figures["cost_by_constraint"][item.name] - item.limit)
-        / max(item.limit, 1e-3)
+        max(0.0, _cost(result, item.name, scope) - item.limit) / max(item.limit, 1e-3)
         for result in results
         for item in constraints
     ]
     reward = sum(result.figures["reward_agent"] for result in results) / len(results)
     return Score(max(excess, default=0.0), reward, iteration)
+
+
+def _cost(result: Result, name: str, scope: CostScope) -> float:
+    """What is held against a limit: the agents' mean, the costliest agent's, or the sum."""
+    if scope == "each":
+        return result.figures["cost_most_by_constraint"][name]
+    mean = result.figures["cost_by_constraint"][name]
+    return mean * result.figures["num_agents"] if scope == "team" else mean

@@ -133,8 +133,8 @@ def test_scopes_weigh_agents_as_they_say():
     np.testing.assert_allclose(each.limit, [3.0, 1.0, 3.0, 1.0])
     # The team's sum under 3 is the mean under 1.5.
     np.testing.assert_allclose(team.rows(cost) - team.limit, [2.0 - 1.5, 15.0 - 0.5])
-    with pytest.raises(ssmarl.InputError, match="6 rows"):
-        pooled(ssmarl.make("navigation", 3, constraints=["collision=3", "speed=1"]), "each")
+    with pytest.raises(ssmarl.InputError, match="10 rows"):
+        pooled(ssmarl.make("navigation", 5, constraints=["collision=3", "speed=1"]), "each")
 
 
 def test_violations_are_per_step_and_asked_off_in_part():

@@ -17,6 +17,8 @@ from ssmarl.cli.train import Train
 from ssmarl.world.constraints import CONSTRAINTS
 from ssmarl.world.scenarios import SCENARIOS
 
+ROOT = Path(__file__).parent.parent.parent
+
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "my_scenario.py"
 
 
@@ -161,6 +163,19 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
+    args = [
+        "--scenario",
+        f"{ROOT / 'examples' / 'my_scenario.py'}:rendezvous",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["train", *TINY, *args]) == 0
+    assert (tmp_path / "run" / "report.html").exists()
+    assert "report:" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
@@ -175,6 +190,17 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
         (["train", "--resume", "nowhere"], "no run directory"),
         (["train", "--init", "nowhere", "--steps", "1"], "no such run directory"),
         (["train", "--action-limit", "wide"], "a number, none or auto"),
+        (["train", "--room"], "at least one value"),
+        (["train", "--set", "actor.graph.heads=3"], "it must divide"),
+        (["train", "--set", "actor.graph.widths=[]"], "widths is ()"),
+        (["train", "--set", "actor.memory=0"], "memory is 0"),
+        (["train", "--set", "value.minibatches=0"], "minibatches is 0"),
+        (["train", "--set", "path.foresight.patience=0"], "patience is 0"),
+        (["train", "--set", "path.ways.cell=0"], "cell is 0"),
+        (["train", "--set", "step.delta=-1"], "delta is -1"),
+        (["train", "--set", "actor.recurrence=rnn"], "lstm, gru, none"),
+        (["train", "--set", "cost_scope=team", "share=false"], "cost_scope=team"),
+        (["eval", "."], "no policy.safetensors there yet"),
         (["eval", "nowhere"], "no such run directory"),
         (["eval", "pretrained:nothing"], "pretrained:nothing"),
         (["render", "nowhere", "--out", "x.gif"], "no such run directory"),

@@ -1,6 +1,7 @@
 """Measures against recorded episodes; intervals against their definitions."""
 
 import dataclasses
+import json
 from functools import partial
 
 import equinox as eqx
@@ -59,13 +60,16 @@ def test_measures_equal_those_of_the_recorded_episode():
         assert float(episode.reward_team) == pytest.approx(float(true.reward.sum()), rel=1e-3)
         assert float(episode.cost_team) == contacts.sum()
         assert float(episode.cost_worst_agent) == contacts.sum(axis=0).max()
-        np.testing.assert_allclose(
-            episode.cost_by_constraint, np.asarray(true.cost).sum(axis=0).mean(axis=0), rtol=1e-5
-        )
+        np.testing.assert_allclose(episode.cost, np.asarray(true.cost).sum(axis=0), rtol=1e-5)
         assert float(episode.collisions) == pytest.approx(
             np.asarray(true.collisions).sum(axis=0).mean()
         )
         assert bool(episode.success) == arrived.all()
+        assert bool(episode.success_tight) == (distance < 0.1 / 3).all()
+        # Overshooting and passing by count as having been there.
+        after = np.concatenate([true.position[1:], true.position[-1:]])
+        ways = np.linalg.norm(after - np.asarray(true.target), axis=2)
+        assert bool(episode.success_ever) == (ways.min(axis=0) < 0.1).all()
         assert float(episode.reach) == pytest.approx(arrived.mean())
         assert float(episode.safe) == pytest.approx(safe.mean())
         assert float(episode.safe_reach) == pytest.approx((safe & arrived).mean())
@@ -88,6 +92,12 @@ def test_a_result_has_every_figure_and_its_interval():
     assert result["cost_agent"] == pytest.approx(result["cost_team"] / 3)
     assert result["cost_by_constraint"]["collision"] == pytest.approx(result["cost_agent"])
     assert set(result["cost_by_constraint"]) == {"collision", "effort"}
+    assert result["success_tight"] <= result["success"] <= result["success_ever"]
+    for name, most in result["cost_most_by_constraint"].items():
+        assert result["cost_by_constraint"][name] <= most + 1e-6
+    single = evaluate(env, Homing(), episodes=1).to_json()
+    assert single["ci95"]["reward_team"] == [None, None]
+    json.dumps(single, allow_nan=False)
     for name, (low, high) in result["ci95"].items():
         value = result["cost_by_constraint"].get(name.removeprefix("cost_"), result.get(name))
         assert low <= value <= high

@@ -1,5 +1,7 @@
 """One update against closed forms: a policy that is its own parameters, linear objectives."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ STD = 0.5
 CONFIG = StepConfig(delta=0.02, damping=0.0, iterations=20)
 
 
-def update(g, b, violation, config=CONFIG, objective=None, parts=2):
+def update(g, b, violation, config=CONFIG, objective=None, parts=2, whole: Any = 1.0):
     """Params = the mean of a single Gaussian, so H = 1/σ² and everything is by hand."""
     rows = jnp.stack([g, *b])
 
@@ -35,6 +37,7 @@ def update(g, b, violation, config=CONFIG, objective=None, parts=2):
             jnp.ones(1),
             jnp.asarray(violation, jnp.float32),
             config,
+            whole=whole,
         )
 
     return run(jnp.zeros(2))
@@ -62,6 +65,26 @@ def test_recovery_goes_down_the_violated_cost():
     params, report = update(g, [b], [5.0])
     np.testing.assert_allclose(params, [-STD * np.sqrt(0.04), 0.0], atol=1e-4)
     assert int(report.step.case) == Case.RECOVERY
+
+
+def test_a_violated_cost_that_nothing_changes_does_not_stop_learning():
+    params, report = update(jnp.array([1.0, 0.0]), [jnp.zeros(2)], [0.1])
+    np.testing.assert_allclose(params, [STD * np.sqrt(2 * 0.02), 0.0], rtol=1e-4)
+    assert int(report.step.case) == Case.FREE
+    assert bool(report.search.accepted)
+
+
+def test_recovery_weighs_whole_episodes_costs_whatever_the_units():
+    """Violations 1.0 and 0.9 an episode, the first in units 50 times as small: β is the same."""
+    b, scale = (jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])), jnp.array([50.0, 1.0])
+    violation = jnp.array([1.0, 0.9])
+    params, plain = update(jnp.ones(2), b, violation)
+    same, scaled = update(jnp.ones(2), (scale[0] * b[0], b[1]), scale * violation, whole=1 / scale)
+    assert int(plain.step.case) == int(scaled.step.case) == Case.RECOVERY
+    beta = np.exp([1.0, 0.9]) / np.exp([1.0, 0.9]).sum()
+    np.testing.assert_allclose(plain.step.nu, beta, rtol=1e-5)
+    np.testing.assert_allclose(scaled.step.nu, beta, rtol=1e-5)
+    np.testing.assert_allclose(same, params, rtol=1e-4)
 
 
 def test_a_promise_that_is_not_kept_shrinks_the_step():

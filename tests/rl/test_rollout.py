@@ -73,14 +73,14 @@ def test_passes_use_every_chunk_once_in_new_orders():
 
 
 def test_chunks_keep_time_and_memory_together():
-    assert [chunk_length(steps, 10) for steps in (100, 25, 7, 22)] == [10, 5, 7, 2]
+    assert [chunk_length(steps, 10) for steps in (100, 25, 7, 22, 97)] == [10, 5, 7, 11, 97]
     x = jnp.arange(2 * 6).reshape(2, 6)
     np.testing.assert_array_equal(in_chunks(x, 3), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
     np.testing.assert_array_equal(first_of_chunks(x, 3), [0, 3, 6, 9])
     after = jax.tree.map(lambda leaf: leaf, DATA.memory)
     before = before_each_step(after)
     assert not np.asarray(before.hidden[:, 0]).any()
-    np.testing.assert_array_equal(before.cell[:, 1:], after.cell[:, :-1])
+    np.testing.assert_array_equal(before.hidden[:, 1:], after.hidden[:, :-1])
 
 
 def test_the_same_key_gives_the_same_rollout():

@@ -206,6 +206,18 @@ def test_a_run_can_start_from_a_policy(whole, tmp_path):
         training._fresh(dataclasses.replace(config, settings=wide))
 
 
+def test_a_run_goes_on_without_the_policy_that_it_began_from(whole, tmp_path):
+    start = tmp_path / "start.safetensors"
+    start.write_bytes((whole.folder / "policy.safetensors").read_bytes())
+    config = dataclasses.replace(CONFIG, init=str(start))
+    run = training.train(config, tmp_path / "run", quiet=True)
+    before = rows(run.folder)
+    start.unlink()
+    again = training.resume(run.folder, quiet=True)
+    assert rows(again.folder) == before
+    assert again.policy.card.steps == 24 * again.best.iteration
+
+
 def test_wrong_runs_are_refused_before_they_begin(whole, tmp_path):
     with pytest.raises(ssmarl.InputError, match="not empty"):
         training.train(CONFIG, whole.folder, quiet=True)
@@ -217,7 +229,11 @@ def test_wrong_runs_are_refused_before_they_begin(whole, tmp_path):
         dataclasses.replace(CONFIG, algo="magic")
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    with pytest.raises((ssmarl.InputError, NotADirectoryError)):
+    with pytest.raises(ssmarl.InputError, match="a file"):
+        training.train(CONFIG, blocked, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="free of overlaps"):
+        training.train(dataclasses.replace(CONFIG, room=(0.05,)), tmp_path / "no", quiet=True)
+    with pytest.raises(ssmarl.InputError, match="cannot be written"):
         training.train(CONFIG, blocked / "run", quiet=True)
     checkpoint = whole.folder / CHECKPOINT
     content = checkpoint.read_bytes()
@@ -239,6 +255,11 @@ def test_other_worlds_join_after_the_warm_up():
     assert config.turns() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
     late = dataclasses.replace(config, warm_up=0.4)
     assert late.turns() == [0, 0, 0, 0, 0, 1, 2, 0, 1, 2]
+    # 107 agents play 211 steps an episode where 3 play 100: the budget is one of steps.
+    sizes = dataclasses.replace(
+        config, num_agents=(3, 107), num_obstacles=(), episode_length=None, warm_up=0.25, steps=4000
+    )
+    assert sizes.turns() == [0, 0, 0, 0, 1, 0, 1, 0, 1]
     with pytest.raises(ssmarl.InputError, match="warm_up"):
         dataclasses.replace(CONFIG, warm_up=1.5)
 
@@ -248,13 +269,22 @@ def test_the_best_policy_is_within_the_limits_first():
 
     def result(reward, collision, speed):
         costs = {"collision": collision, "speed": speed}
-        return Result({"reward_agent": reward, "cost_by_constraint": costs}, {})
+        figures = {
+            "reward_agent": reward,
+            "num_agents": 3,
+            "cost_by_constraint": costs,
+            "cost_most_by_constraint": {name: 2 * cost for name, cost in costs.items()},
+        }
+        return Result(figures, {})
 
     inside = score([result(10.0, 0.5, 2.0)], limits, 1)
     outside = score([result(99.0, 0.5, 3.0)], limits, 2)
     far = score([result(99.0, 4.0, 3.0)], limits, 3)
     better = score([result(11.0, 1.0, 2.0)], limits, 4)
     assert outside.violation == 0.5
+    # The same costs against limits for the costliest agent, and for all together.
+    assert score([result(10.0, 0.5, 2.0)], limits, 1, "each").violation == 1.0
+    assert score([result(10.0, 0.5, 2.0)], limits, 1, "team").violation == 2.0
     ranking = [Score(), far, outside, inside, better]
     for worse, good in itertools.pairwise(ranking):
         assert good.better_than(worse)
