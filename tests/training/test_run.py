@@ -259,7 +259,7 @@ def test_other_worlds_join_after_the_warm_up():
     sizes = dataclasses.replace(
         config, num_agents=(3, 107), num_obstacles=(), episode_length=None, warm_up=0.25, steps=4000
     )
-    assert sizes.turns() == [0, 0, 0, 0, 1, 0, 1, 0, 1]
+    assert sizes.turns() == [0, 0, 0, 0, 1, 0, 1, 0]
     with pytest.raises(ssmarl.InputError, match="warm_up"):
         dataclasses.replace(CONFIG, warm_up=1.5)
 
