@@ -127,8 +127,14 @@ def _table(results: list[Json]) -> str:
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return (
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"
-        '<p class="small">Without action noise; ± half of a 95 % interval.</p>'
+        f'<p class="small">{_world(results[0])}; without action noise; ± half of a 95 % '
+        "interval.</p>"
     )
+
+
+def _world(result: Json) -> str:
+    limit = result.get("action_limit")
+    return "Unclipped reference world" if limit is None else f"Actions clipped to ±{limit:g}"
 
 
 def _picture(path: Path, alternative: str) -> str:

@@ -1,5 +1,6 @@
 """One update against closed forms: a policy that is its own parameters, linear objectives."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -85,6 +86,16 @@ def test_recovery_weighs_whole_episodes_costs_whatever_the_units():
     np.testing.assert_allclose(plain.step.nu, beta, rtol=1e-5)
     np.testing.assert_allclose(scaled.step.nu, beta, rtol=1e-5)
     np.testing.assert_allclose(same, params, rtol=1e-4)
+
+
+def test_minimax_recovery_may_be_asked_for():
+    """Costs along x and y, the first twice as steep: equal violations fall equally far."""
+    b = (jnp.array([2.0, 0.0]), jnp.array([0.0, 1.0]))
+    config = dataclasses.replace(CONFIG, recovery="minimax")
+    params, report = update(jnp.ones(2), b, [5.0, 5.0], config)
+    assert int(report.step.case) == Case.RECOVERY
+    radius = STD * np.sqrt(0.04)
+    np.testing.assert_allclose(params, [-radius / 5**0.5, -2 * radius / 5**0.5], rtol=1e-3)
 
 
 def test_a_promise_that_is_not_kept_shrinks_the_step():
