@@ -37,6 +37,7 @@ print(json.dumps([{k: float(v) for k, v in metrics.items()}, weights, figures["d
 """
 
 
+@pytest.mark.slow
 def test_one_device_and_two_learn_the_same():
     def start(devices):
         flags = f"{FLAGS} --xla_force_host_platform_device_count={devices}"
