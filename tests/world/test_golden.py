@@ -28,7 +28,7 @@ def steps(env):
     return jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
 
 
-def compare(path, method, tolerance):
+def assert_agrees(path, method, tolerance):
     recording = np.load(path)
     env = reference_env(recording, path.stem, method)
     fixed = {name: jnp.asarray(recording[name], float) for name in FIXED}
@@ -52,13 +52,13 @@ COPIES = [] if recordings(SHARED) else recordings(OWN)
 @pytest.mark.parametrize("method", ["dense", "grid"])
 @pytest.mark.parametrize("path", COPIES, ids=lambda path: path.stem)
 def test_own_recordings_in_float32(path, method):
-    compare(path, method, 1e-4)
+    assert_agrees(path, method, 1e-4)
 
 
 @pytest.mark.parametrize("path", COPIES, ids=lambda path: path.stem)
 def test_own_recordings_in_float64(path):
     with jax.enable_x64(True):
-        compare(path, "dense", 1e-9)
+        assert_agrees(path, "dense", 1e-9)
 
 
 @pytest.mark.skipif(
@@ -67,6 +67,6 @@ def test_own_recordings_in_float64(path):
 )
 @pytest.mark.parametrize("path", recordings(SHARED), ids=lambda path: path.stem)
 def test_all_recordings(path):
-    compare(path, "dense", 1e-4)
+    assert_agrees(path, "dense", 1e-4)
     with jax.enable_x64(True):
-        compare(path, "grid", 1e-9)
+        assert_agrees(path, "grid", 1e-9)
