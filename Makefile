@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-world test-rest test-slow lint bench format clean
+.PHONY: run test test-env test-rest test-slow lint bench format clean
 
 RUN := runs/navigation
 # 3 agents: first in the scenario's own world, then also in a smaller one, where agents meet, and in
@@ -28,15 +28,15 @@ FLAGS = $(shell XLA_FLAGS=$(QUICK) $(BIN)/python -c 'import jax; jax.devices()' 
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
 test: .venv/installed-test  ## what CI runs
-	$(MAKE) --jobs 2 lint test-world
+	$(MAKE) --jobs 2 lint test-env
 	$(MAKE) test-rest
 
-test-world: .venv/installed-test
-	XLA_FLAGS="$(FLAGS)" $(PYTEST) tests/world tests/zoo
+test-env: .venv/installed-test
+	XLA_FLAGS="$(FLAGS)" $(PYTEST) tests/env tests/adapters
 
 test-rest: .venv/installed-test
 	XLA_FLAGS="$(FLAGS) --xla_backend_optimization_level=0" \
-		$(PYTEST) --ignore tests/world --ignore tests/zoo
+		$(PYTEST) --ignore tests/env --ignore tests/adapters
 
 test-slow: test  ## learning checks too
 	$(BIN)/pytest -n 2 -m slow

@@ -8,11 +8,11 @@ The cross-entropy method on a linear policy that all agents share. It uses `rese
 
 import numpy as np
 
-from ssmarl.zoo import MultiAgentEnv
+from ssmarl.adapters.pettingzoo import MultiAgentEnv
 
 
 def episode(env, weights, seed):
-    """Team reward of one episode of the linear policy."""
+    """JointPolicy reward of one episode of the linear policy."""
     observations, _ = env.reset(seed=seed)
     total = 0.0
     while env.agents:

@@ -3,21 +3,21 @@
 import jax
 
 import ssmarl
-from ssmarl.world.drivers import straight
+from ssmarl.control.drivers import straight
 
 env = ssmarl.make("navigation", num_agents=3, constraints=["collision=1", "speed=5,v_max=1.2"])
 
 
 def episode(key):
-    """Team reward, cost per constraint, and whether everybody arrived."""
+    """JointPolicy reward, cost per constraint, and whether everybody arrived."""
 
     def step(state, key):
         return env.step(state, straight(env, state, key))
 
-    start, *keys = jax.random.split(key, 1 + env.world.episode_length)
-    _, outcome = jax.lax.scan(step, env.reset(start), jax.numpy.stack(keys))
-    arrived = (outcome.distance[-1] < env.world.reach).all()
-    return outcome.reward.sum(), outcome.cost.sum(axis=0).mean(axis=0), arrived
+    start, *keys = jax.random.split(key, 1 + env.params.episode_length)
+    _, result = jax.lax.scan(step, env.reset(start), jax.numpy.stack(keys))
+    arrived = (result.distance[-1] < env.params.reach).all()
+    return result.reward.sum(), result.cost.sum(axis=0).mean(axis=0), arrived
 
 
 reward, cost, arrived = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), 1000))

@@ -1,6 +1,10 @@
 """The paper's three environment classes, ten lines each."""
 
-from ssmarl.zoo import MultiAgentConstrainEnv, MultiAgentEnv, MultiAgentGraphConstrainEnv
+from ssmarl.adapters.pettingzoo import (
+    MultiAgentConstrainEnv,
+    MultiAgentEnv,
+    MultiAgentGraphConstrainEnv,
+)
 
 # Plain: fixed-size observations, no cost.
 env = MultiAgentEnv("navigation", num_agents=3)
@@ -18,7 +22,7 @@ observations, infos = env.reset(seed=0)
 total = 0.0
 while env.agents:
     actions = {agent: env.action_space(agent).sample() for agent in env.agents}
-    observations, rewards, costs, terminations, truncations, infos = env.six(actions)
+    observations, rewards, costs, terminations, truncations, infos = env.step_with_cost(actions)
     total += sum(costs.values())
 print("constrained: team cost", total, "last infos", infos["agent_0"])
 

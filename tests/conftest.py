@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -15,3 +16,17 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 install_import_hook("ssmarl", "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """Records and files that a test registers are forgotten after it."""
+    from ssmarl.core import registry
+
+    kept = [(known, dict(known._records), dict(known._sources)) for known in registry._REGISTRIES]
+    loaded = dict(registry._LOADED)
+    yield
+    for known, records, sources in kept:
+        known._records, known._sources = records, sources
+    registry._LOADED.clear()
+    registry._LOADED.update(loaded)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ssmarl.zoo import MultiAgentEnv
+from ssmarl.adapters.pettingzoo import MultiAgentEnv
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

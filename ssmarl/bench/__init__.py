@@ -1,1 +1,1 @@
-"""How fast it is, measured."""
+"""Benchmarks: throughput on this machine."""

@@ -1,4 +1,4 @@
-"""How one step grows with the team: time and memory up to 10,000 agents.
+"""Time and memory of one step against the team size, up to 10,000 agents.
 
 Each size runs in a process of its own, so that its peak memory is its own.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 import jax
 
 from ssmarl.bench.env import best_seconds, checksum
-from ssmarl.policy import load, pretrained
-from ssmarl.types import Json
-from ssmarl.world.drivers import random
-from ssmarl.world.make import make
+from ssmarl.control.drivers import random
+from ssmarl.core.types import Json
+from ssmarl.env.make import make
+from ssmarl.policy.policy import load, pretrained
 
 SIZES = (10, 100, 1_000, 10_000)
 AGENT_STEPS = 40_000
@@ -45,8 +45,8 @@ def measure(n: int) -> Json:
     @jax.jit
     def run(state, keys):
         def step(state, key):
-            state, outcome = env.step(state, random(env, state, key))
-            return state, checksum((outcome, env.graph(state)))
+            state, result = env.step(state, random(env, state, key))
+            return state, checksum((result, env.graph(state)))
 
         return jax.lax.scan(step, state, keys)
 
@@ -59,12 +59,12 @@ def measure(n: int) -> Json:
         @jax.jit
         def drive(state, keys):
             def step(carry, _):
-                state, memory = carry
-                action, memory = policy.act(policy.observe(env, state), memory)
-                state, outcome = env.step(state, action)
-                return (state, memory), checksum(outcome)
+                state, recurrent = carry
+                action, recurrent = policy.act(policy.observe(env, state), recurrent)
+                state, result = env.step(state, action)
+                return (state, recurrent), checksum(result)
 
-            return jax.lax.scan(step, (state, policy.blank(n)), keys)
+            return jax.lax.scan(step, (state, policy.initial_state(n)), keys)
 
         driven = 1e3 * best_seconds(drive, state, keys) / steps
     return {"n": n, "world_ms": 1e3 * world, "step_ms": driven, "peak_mb": _peak_mb()}

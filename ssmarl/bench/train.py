@@ -1,4 +1,4 @@
-"""How fast it learns: rollouts with the actor, and whole training iterations."""
+"""Throughput of learning: rollouts with the actor, and whole training iterations."""
 
 import time
 
@@ -6,67 +6,61 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ssmarl.algorithms.learner import SsmarlConfig
-from ssmarl.arrays import read_about
 from ssmarl.bench.env import best_seconds, checksum
-from ssmarl.devices import WHOLE, device_mesh, divided, per_device
-from ssmarl.policy import pretrained
-from ssmarl.rl.rollout import play
-from ssmarl.training.config import TrainConfig
-from ssmarl.training.engine import iteration, on_devices
-from ssmarl.types import Json
+from ssmarl.core.devices import REPLICATED, device_mesh, per_device, sharded
+from ssmarl.core.types import Json
+from ssmarl.rl.rollout import rollout
+from ssmarl.train.config import TrainConfig
+from ssmarl.train.engine import compiled_iteration, on_devices
+from ssmarl.train.recipes import find_recipe
 
 ITERATIONS = 10
 """Timed, after the first, which compiles."""
 
 
-def configuration() -> TrainConfig:
-    """The one that trained `pretrained:navigation`; without it, the default at n = 3."""
-    path = pretrained().get("navigation")
-    if path is None:
-        return TrainConfig(num_agents=(3,), settings=SsmarlConfig())
-    stored = read_about(path)["training"]
-    stored.pop("evaluation", None)
-    return TrainConfig.from_json(stored)
+RECIPE = "navigation-large"
+"""The one that trained `pretrained:navigation`."""
 
 
 def bench_rollout() -> Json:
-    """Environment steps a second of episodes with the actor, LSTM included."""
-    config = configuration()
-    env = config.training_worlds()[0]
-    count = config.settings.environments
-    team = config.algorithm.team(
+    """Environment steps per second of rollouts with the actor, LSTM included."""
+    config = find_recipe(RECIPE)
+    env = config.training_envs()[0]
+    count = config.settings.num_envs
+    policy = config.algorithm.policy(
         config.algorithm.init(env, config.settings, np.random.default_rng(0))
     )
     run = jax.jit(
         per_device(
-            lambda team, keys: checksum(jax.vmap(lambda key: play(env, team, key))(keys))[None],
+            lambda policy, keys: checksum(jax.vmap(lambda key: rollout(env, policy, key))(keys))[
+                None
+            ],
             device_mesh(count),
-            in_specs=(WHOLE, divided()),
-            out_specs=divided(),
+            in_specs=(REPLICATED, sharded()),
+            out_specs=sharded(),
         )
     )
-    seconds = best_seconds(run, team, jax.random.split(jax.random.key(1), count))
-    return {"rollout_steps_per_s": count * env.world.episode_length / seconds}
+    seconds = best_seconds(run, policy, jax.random.split(jax.random.key(1), count))
+    return {"rollout_steps_per_s": count * env.params.episode_length / seconds}
 
 
 def bench_train(config: TrainConfig | None = None, iterations: int = ITERATIONS) -> Json:
-    """Environment steps a second over whole iterations: playing, gradients, step, line search.
+    """Environment steps per second over whole iterations: episodes, gradients, step, line search.
 
-    Training worlds take turns, as in training.
+    In round robin over the training environments, as in training.
     """
-    config = config or configuration()
-    worlds = config.training_worlds()
+    config = config or find_recipe(RECIPE)
+    envs = config.training_envs()
     settings, algorithm = config.settings, config.algorithm
-    start = algorithm.init(worlds[0], settings, np.random.default_rng(0))
-    state = on_devices(start, settings.environments)
-    functions = [iteration(env, algorithm, settings) for env in worlds]
+    start = algorithm.init(envs[0], settings, np.random.default_rng(0))
+    state = on_devices(start, settings.num_envs)
+    functions = [compiled_iteration(env, algorithm, settings) for env in envs]
     first = []
     for iterate in functions:
         began = time.perf_counter()
         state, _ = jax.block_until_ready(iterate(state, jnp.float32(0.0), jax.random.key(0)))
         first.append(time.perf_counter() - began)
-    rounds = max(1, iterations // len(worlds))
+    rounds = max(1, iterations // len(envs))
     began = time.perf_counter()
     for i in range(rounds):
         for iterate in functions:
@@ -74,11 +68,11 @@ def bench_train(config: TrainConfig | None = None, iterations: int = ITERATIONS)
             state, metrics = iterate(state, jnp.float32(0.0), key)
             jax.block_until_ready(metrics)
     seconds = (time.perf_counter() - began) / rounds
-    steps = settings.environments * sum(env.world.episode_length for env in worlds)
+    steps = settings.num_envs * sum(env.params.episode_length for env in envs)
     return {
         "train_steps_per_s": steps / seconds,
-        "iteration_seconds": seconds / len(worlds),
-        "train_environments": settings.environments,
-        "train_worlds": len(worlds),
+        "iteration_seconds": seconds / len(envs),
+        "train_environments": settings.num_envs,
+        "train_curriculum": len(envs),
         "first_iteration_seconds": max(first),
     }

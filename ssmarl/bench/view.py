@@ -1,4 +1,4 @@
-"""How smooth the live view is: world steps a second that a page on this machine gets to see."""
+"""Throughput of the live view: steps per second that a page on this machine receives."""
 
 import json
 import socket
@@ -6,30 +6,30 @@ import threading
 import time
 from typing import Any
 
-from ssmarl.controllers import unshielded
-from ssmarl.errors import InputError
-from ssmarl.types import Json
-from ssmarl.view.protocol import FASTEST
+from ssmarl.control.controllers import unfiltered
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
+from ssmarl.viz.live.protocol import MAX_SPEED
 
 AGENTS = (96, 1000)
 SECONDS = 5.0
 EVERY_STEP = 6.0
-"""Speed, in the world's own, at which every step is still a frame of its own."""
+"""Speed, as a multiple of real time, at which every step is still a frame of its own."""
 
 
 def bench_view() -> Json:
-    """Steps and frames a second through a real server and websocket, as fast as it goes."""
+    """Steps and frames per second through a real server and websocket."""
     try:
         import uvicorn
         from websockets.sync.client import connect
 
-        from ssmarl.view.server import application
+        from ssmarl.viz.live.server import application
     except ImportError:
         raise InputError("the live view needs an extra: pip install 'ssmarl[viewer]'") from None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    app = application(unshielded("pretrained:navigation"), "bench", ["127.0.0.1"])
+    app = application(unfiltered("pretrained:navigation"), "bench", ["127.0.0.1"])
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -49,13 +49,13 @@ def _measure(page: Any, agents: int) -> Json:
     )
     while json.loads(page.recv(timeout=300)).get("agents") != agents:
         pass
-    steps, _ = _watch(page, FASTEST)
+    steps, _ = _watch(page, MAX_SPEED)
     _, frames = _watch(page, EVERY_STEP)
     return {"n": agents, "steps_per_s": steps, "shown_per_s": frames}
 
 
 def _watch(page: Any, speed: float) -> tuple[float, float]:
-    """Steps and frames a second that arrive."""
+    """Steps and frames per second that arrive."""
     page.send(json.dumps({"type": "speed", "value": speed}))
     began, first, frames, step = time.monotonic(), None, 0, 0
     while time.monotonic() - began < SECONDS:

@@ -1,7 +1,6 @@
 """`ssmarl bench`: throughput on this machine."""
 
 import json
-import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,9 +15,10 @@ from ssmarl.bench.env import bench_env
 from ssmarl.bench.scale import bench_scale
 from ssmarl.bench.train import bench_rollout, bench_train
 from ssmarl.bench.view import bench_view
-from ssmarl.devices import use_all_cores
-from ssmarl.errors import InputError
-from ssmarl.types import Json
+from ssmarl.cli.options import check_writable
+from ssmarl.core.devices import use_all_cores
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
 
 Part = Literal["env", "rollout", "train", "scale", "view"]
 PARTS = {
@@ -35,9 +35,9 @@ class Bench:
     """Measure throughput on this machine. Nothing else should run meanwhile."""
 
     only: tuple[Part, ...] = ("env", "rollout", "train", "scale")
-    """Which parts: env (steps a second at n = 3), rollout (the same with the actor), train (over
+    """Which parts: env (steps per second at n = 3), rollout (the same with the actor), train (over
     whole iterations), scale (one step at up to 10,000 agents), view (what a page of the live view
-    gets to see; needs its extra)."""
+    receives; needs its extra)."""
     json: Path | None = None
     """Also write the figures to this file."""
 
@@ -45,8 +45,7 @@ class Bench:
         """Measure, print, write."""
         if not self.only:
             raise InputError(f"--only names nothing: choose from {', '.join(PARTS)}")
-        if self.json is not None:
-            _check_json(self.json)
+        check_writable(self.json)
         use_all_cores()
         figures: Json = {}
         console = Console()
@@ -60,21 +59,13 @@ class Bench:
 
 
 def versions() -> Json:
-    """What the figures were measured with."""
+    """Versions of everything that affects the figures."""
     return {
         "python": platform.python_version(),
         "platform": platform.machine(),
         "devices": f"{jax.device_count()} × {jax.default_backend()}",
         **{name: version(name) for name in ("ssmarl", "jax", "jaxlib", "equinox", "numpy")},
     }
-
-
-def _check_json(path: Path) -> None:
-    """Refuse now what could not be written after minutes of measuring."""
-    if not path.parent.is_dir():
-        raise InputError(f"json file {path}: no such folder")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"json file {path}: not writable")
 
 
 def _write(path: Path, figures: Json) -> None:
@@ -103,7 +94,7 @@ def _table(figures: Json) -> Table:
         )
     for row in figures.get("scale", ()):
         table.add_row(
-            f"world + graph step, n = {row['n']:,}",
+            f"environment and graph step, n = {row['n']:,}",
             f"{row['world_ms']:.3f} ms, {1e3 * row['world_ms'] / row['n']:.2f} µs/agent, "
             f"{row['peak_mb']:.0f} MB",
         )
@@ -112,6 +103,6 @@ def _table(figures: Json) -> Table:
     for row in figures.get("view", ()):
         table.add_row(
             f"live view, n = {row['n']:,}",
-            f"{row['steps_per_s']:.0f} steps/s, {row['shown_per_s']:.0f} where each is shown",
+            f"{row['steps_per_s']:.0f} steps/s, {row['shown_per_s']:.0f} with every step shown",
         )
     return table

@@ -1,7 +1,6 @@
-"""`ssmarl eval`: how good a policy is, on any team, with confidence intervals."""
+"""`ssmarl eval`: measures of a policy on any team, with confidence intervals."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +9,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from ssmarl.devices import use_all_cores
-from ssmarl.errors import InputError
-from ssmarl.evaluation.evaluate import Result
-from ssmarl.types import Json
+from ssmarl.cli.options import check_writable, load_files, parse_action_limit
+from ssmarl.core.devices import use_all_cores
+from ssmarl.core.types import Json
+from ssmarl.env.params import ActionBound
+from ssmarl.eval.evaluate import Result
 
 COLUMNS = (
     ("team reward", "reward_team", "{:.0f}"),
@@ -32,40 +32,45 @@ class Eval:
     policy: Annotated[str, tyro.conf.Positional]
     """Run directory, policy file, pretrained:NAME, orca or cbf."""
     filter: str | None = None
-    """orca or cbf: replace every action by the nearest one that this method calls safe."""
+    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()
-    """Sizes of the team. None given: the policy's own."""
+    """Sizes of the team. None given: as trained."""
     num_obstacles: int | None = None
-    """Number of obstacles. None: the scenario's own."""
+    """Number of obstacles. None: the scenario's default."""
     episodes: int = 100
-    """Of each size."""
+    """Per team size."""
     episode_length: int | None = None
-    """Steps. None: the scenario's own for that size."""
+    """Steps. None: the scenario's default for that size."""
     seed: int = 0
     """Of the starts."""
     constraint: tuple[str, ...] = ()
-    """NAME=LIMIT..., costs to measure. None given: the policy's own."""
-    action_limit: float | None = 1.0
-    """Actions are clipped to +- this. None: the unclipped reference world."""
+    """NAME=LIMIT..., costs to measure. None given: as trained."""
+    action_limit: str = "policy"
+    """Bound of actions: a number, none (the unclipped reference world), or policy (as trained)."""
+    action_bound: ActionBound | None = None
+    """What the limit bounds: every component (box), or the norm (disc). None: as trained."""
+    load: tuple[str, ...] = ()
+    """Python files of your own that the policy depends on."""
     json: Path | None = None
     """File for all measures with their intervals: a list with one object per size."""
 
     def run(self) -> None:
         """Evaluate, show, save."""
         use_all_cores()
-        from ssmarl.controllers import controller
-        from ssmarl.evaluation.policies import evaluate_policy
+        from ssmarl.control.controllers import controller
+        from ssmarl.eval.policies import evaluate_policy
 
-        policy = controller(self.policy, shield=self.filter)
+        load_files(self.load)
+        policy = controller(self.policy, filter=self.filter)
         shown = self.policy if self.filter is None else f"{self.policy} + {self.filter}"
-        _check_writable(self.json)
+        check_writable(self.json)
         results: list[Json] = []
         table: Table | None = None
         console = Console()
         for agents in self.num_agents or (None,):
-            with console.status(f"{agents or policy.card.num_agents} agents"):
+            with console.status(f"{agents or policy.metadata.num_agents} agents"):
                 result = evaluate_policy(
                     policy,
                     scenario=self.scenario,
@@ -75,7 +80,8 @@ class Eval:
                     episode_length=self.episode_length,
                     seed=self.seed,
                     constraints=self.constraint or None,
-                    action_limit=self.action_limit,
+                    action_limit=parse_action_limit(self.action_limit),
+                    action_bound=self.action_bound,
                 )
             results.append(result.to_json() | {"policy": shown})
             table = table or _table(result, shown)
@@ -87,22 +93,12 @@ class Eval:
             print(f"measures: {self.json}")
 
 
-def _check_writable(file: Path | None) -> None:
-    """Before the work, not after it."""
-    if file is None:
-        return
-    if not file.parent.is_dir():
-        raise InputError(f"{file}: its folder does not exist")
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InputError(f"{file}: it cannot be written")
-
-
 def _table(result: Result, policy: str) -> Table:
     figures = result.figures
     limit = figures["action_limit"]
-    world = "unclipped" if limit is None else f"actions ±{limit:g}"
+    world = "unclipped" if limit is None else f"actions ±{limit:g} ({figures['action_bound']})"
     title = f"{policy} on {figures['scenario']}, {world}, {figures['episodes']} episodes (± 95 %)"
-    names = ["n", "T", *(head for head, _, _ in COLUMNS)]
+    names = ["n", "T", *(head for head, _, _ in COLUMNS), *figures["cost_by_constraint"]]
     table = Table(title=title)
     for name in names:
         table.add_column(name, justify="right")
@@ -112,8 +108,11 @@ def _table(result: Result, policy: str) -> Table:
 def _row(result: Result) -> list[str]:
     figures = result.figures
     cells = [str(figures["num_agents"]), str(figures["episode_length"])]
-    for _, name, style in COLUMNS:
+    columns = [(name, figures[name], style) for _, name, style in COLUMNS]
+    costs = figures["cost_by_constraint"].items()
+    columns += [(f"cost_{name}", value, "{:.2f}") for name, value in costs]
+    for name, value, style in columns:
         low, high = result.ci95[name]
         half = style.format((high - low) / 2).rstrip("%")
-        cells.append(f"{style.format(figures[name])} ±{half}")
+        cells.append(f"{style.format(value)} ±{half}")
     return cells

@@ -1,11 +1,11 @@
-"""`ssmarl`: one command, many jobs. Each job is a dataclass in a file of its own."""
+"""`ssmarl`: one command with subcommands, each a dataclass in a file of its own."""
 
 import contextlib
 import io
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import tyro
 
@@ -17,35 +17,22 @@ from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
 from ssmarl.cli.simulate import Simulate
-from ssmarl.cli.train import Train
+from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
-from ssmarl.errors import InputError
+from ssmarl.core.errors import InputError
 
 
 @runtime_checkable
 class Command(Protocol):
-    """What the command line gave, ready to be done."""
+    """A parsed command."""
 
     def run(self) -> None:
-        """Do it."""
+        """Execute it."""
         ...
 
 
-COMMANDS = (
-    Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Eval, tyro.conf.subcommand("eval")]
-    | Annotated[Render, tyro.conf.subcommand("render")]
-    | Annotated[Plot, tyro.conf.subcommand("plot")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[View, tyro.conf.subcommand("view")]
-    | Annotated[Simulate, tyro.conf.subcommand("simulate")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-)
-
-
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command. Wrong input ends with one line and status 2."""
+    """Run a command. Invalid input ends with one line and status 2."""
     args = list(sys.argv[1:] if args is None else args)
     if args == ["--version"]:
         print(f"ssmarl {__version__}")
@@ -60,13 +47,30 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _commands(args: Sequence[str]) -> Any:
+    """The subcommands; `train` with the defaults that its recipe or preset gives."""
+    train = defaults_for(args) if args and args[0] == "train" else Train()
+    return (
+        Annotated[Train, tyro.conf.subcommand("train", default=train)]
+        | Annotated[Eval, tyro.conf.subcommand("eval")]
+        | Annotated[Render, tyro.conf.subcommand("render")]
+        | Annotated[Plot, tyro.conf.subcommand("plot")]
+        | Annotated[Report, tyro.conf.subcommand("report")]
+        | Annotated[View, tyro.conf.subcommand("view")]
+        | Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[Bench, tyro.conf.subcommand("bench")]
+        | Annotated[List, tyro.conf.subcommand("list")]
+    )
+
+
 def parse(args: Sequence[str]) -> Command:
-    """The command that the arguments ask for."""
+    """The command that the arguments describe."""
+    commands = _commands(args)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                COMMANDS,  # pyright: ignore[reportArgumentType]
+                commands,
                 args=["None" if arg == "none" else arg for arg in args],
                 prog="ssmarl",
                 description="Safe, scalable multi-agent reinforcement learning.",
@@ -79,10 +83,10 @@ def parse(args: Sequence[str]) -> Command:
 
 
 def _one_line(box: str) -> str:
-    """The message inside tyro's framed, many-line complaint, without its title and its hints."""
+    """The message inside tyro's framed, multi-line error, without its title and hints."""
     lines = [re.sub(r"[│╰╯─]+", " ", line) for line in box.splitlines() if "╭" not in line]
     message = re.split(r"Argument helptext|Got errors|For full helptext", " ".join(lines))[0]
-    return " ".join(message.split()) or "wrong arguments, see ssmarl --help"
+    return " ".join(message.split()) or "invalid arguments, see ssmarl --help"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`ssmarl plot`: curves of training runs, or measures against the size of the team."""
+"""`ssmarl plot`: curves of training runs, or measures against the team size."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from ssmarl.errors import InputError
+from ssmarl.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Plot:
 
     def run(self) -> None:
         """Read, draw, save."""
-        from ssmarl.pictures.curves import save_curves
-        from ssmarl.pictures.scalability import save_scalability
+        from ssmarl.viz.curves import save_curves
+        from ssmarl.viz.scalability import save_scalability
 
         if not self.sources:
             raise InputError("nothing named: give run directories, or .json files of ssmarl eval")

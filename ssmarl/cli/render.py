@@ -1,4 +1,4 @@
-"""`ssmarl render`: a film of a policy at work."""
+"""`ssmarl render`: a film or a picture of a policy in control."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +8,15 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from ssmarl.cli.options import random_key
-from ssmarl.errors import InputError
+from ssmarl.cli.options import load_files, parse_action_limit, random_key
+from ssmarl.core.errors import InputError
 
 KINDS = (".gif", ".mp4", ".png")
 
 
 @dataclass(frozen=True)
 class Render:
-    """Film one episode of a policy, or draw its beginning, ways and end."""
+    """Film one episode of a policy, or draw its start, paths and end."""
 
     policy: Annotated[str, tyro.conf.Positional]
     """Run directory, policy file, pretrained:NAME, orca or cbf."""
@@ -25,51 +25,57 @@ class Render:
     scenario: str | None = None
     """Another than the policy was trained on."""
     filter: str | None = None
-    """orca or cbf: replace every action by the nearest one that this method calls safe."""
+    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
     num_agents: int | None = None
-    """Size of the team. None: the policy's own."""
+    """Size of the team. None: as trained."""
+    layout: str | None = None
+    """JSON file with your own agents, goals and obstacles."""
     episode_length: int | None = None
-    """Steps. None: the scenario's own for that size."""
+    """Steps. None: the scenario's default for that size."""
     seed: int = 0
     """Of the start."""
-    action_limit: float | None = 1.0
-    """Actions are clipped to +- this. None: the unclipped reference world."""
+    action_limit: str = "policy"
+    """Bound of actions: a number, none (the unclipped reference world), or policy (as trained)."""
     every: int = 1
     """Show only every so many steps."""
     links: bool = True
-    """Draw who sees and hears whom, by attention."""
+    """Draw the edges of the graph, by attention."""
+    load: tuple[str, ...] = ()
+    """Python files of your own that the policy depends on."""
 
     def run(self) -> None:
-        """Play, draw, save."""
-        from ssmarl.controllers import controller
-        from ssmarl.evaluation.policies import record_policy, world_for
-        from ssmarl.pictures.film import save_film
-        from ssmarl.pictures.links import links_of
-        from ssmarl.pictures.still import save_still
+        """Simulate, draw, save."""
+        from ssmarl.control.controllers import controller
+        from ssmarl.eval.policies import env_for, record_policy
+        from ssmarl.viz.film import save_film
+        from ssmarl.viz.links import links_of
+        from ssmarl.viz.still import save_still
 
         if self.every < 1:
             raise InputError(f"every is {self.every}: it must be at least 1")
         if self.out.suffix.lower() not in KINDS:
             raise InputError(f"{self.out}: choose from {', '.join(KINDS)}")
-        policy = controller(self.policy, shield=self.filter)
-        env = world_for(
-            policy.card,
+        load_files(self.load)
+        policy = controller(self.policy, filter=self.filter)
+        env = env_for(
+            policy.metadata,
             scenario=self.scenario,
             num_agents=self.num_agents,
             episode_length=self.episode_length,
-            action_limit=self.action_limit,
+            action_limit=parse_action_limit(self.action_limit),
+            layout=self.layout,
         )
-        trajectory = record_policy(env, policy, random_key(self.seed))
-        links = links_of(env, trajectory, policy.attention) if self.links else None
+        recording = record_policy(env, policy, random_key(self.seed))
+        links = links_of(env, recording, policy.attention) if self.links else None
         if self.out.suffix.lower() == ".png":
-            save_still(trajectory, env, self.out, links=links)
+            save_still(recording, env, self.out, links=links)
         else:
             save_film(
-                trajectory,
+                recording,
                 env,
                 self.out,
                 links=links,
                 every=self.every,
-                watch=lambda shown: track(shown, "drawing", console=Console(stderr=True)),
+                track=lambda shown: track(shown, "drawing", console=Console(stderr=True)),
             )
         print(f"written: {self.out}")

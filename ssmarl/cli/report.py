@@ -2,61 +2,72 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from ssmarl.cli.options import random_key
-from ssmarl.devices import use_all_cores
+from ssmarl.cli.options import load_files, random_key
+from ssmarl.core.devices import use_all_cores
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
 
-SHOWN = 12
-"""Agents of the film, where one network drives any number."""
+FILM_AGENTS = 12
+"""Agents of the film, where one network controls any number."""
 EPISODES = 100
 """Of the evaluation, where none is stored."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write report.html into a run's directory: configuration, curves, evaluation, film."""
+    """Write report.html into a run directory: configuration, curves, evaluation, film."""
 
     run_directory: Annotated[Path, tyro.conf.Positional]
     """Of the run. Its eval.json is shown where there is one; otherwise it is evaluated now."""
+    load: tuple[str, ...] = ()
+    """Python files of your own that the run depends on. Without them the page has no film, and no
+    evaluation but a stored one."""
 
     def run(self) -> None:
         """Draw, evaluate, write."""
         use_all_cores()
+        load_files(self.load)
         print(f"report: {report(self.run_directory)}")
 
 
 def report(folder: Path) -> Path:
-    """The page of a finished run; pictures that it needs are made in `plots` and `videos`."""
-    from ssmarl.evaluation.policies import evaluate_policy, record_policy, world_for
-    from ssmarl.pictures.curves import save_curves
-    from ssmarl.pictures.film import save_film
-    from ssmarl.pictures.links import links_of
-    from ssmarl.pictures.report import write_report
-    from ssmarl.pictures.scalability import read_results
-    from ssmarl.policy import load
-    from ssmarl.training.files import read_config
+    """The page of a finished run; its pictures are written to `plots` and `videos`."""
+    from ssmarl.viz.curves import save_curves
+    from ssmarl.viz.report import write_report
+    from ssmarl.viz.scalability import read_results
 
     curves = folder / "plots" / "curves.svg"
     save_curves([folder], curves)
-    policy, config = load(folder), read_config(folder)
-    card, stored = policy.card, folder / "eval.json"
-    # The world it was trained in, which may be of the user's own making.
-    world: dict[str, Any] = {
-        "scenario": config.scenario,
-        "episode_length": config.episode_length,
-        "action_limit": config.action_limit,
-    }
-    results = (
-        read_results(stored)
-        if stored.exists()
-        else [evaluate_policy(policy, episodes=EPISODES, **world).to_json()]
-    )
-    many = card.members is None and card.scenario == "navigation"
-    env = world_for(card, num_agents=SHOWN if many else None, **world)
-    trajectory = record_policy(env, policy, random_key(0))
+    stored = folder / "eval.json"
+    results = read_results(stored) if stored.exists() else None
+    film, note = None, ""
+    try:
+        film, results = _with_policy(folder, results)
+    except InputError as error:
+        note = f"Without evaluation and film: {error}"
+    return write_report(folder, curves, film, results, note)
+
+
+def _with_policy(folder: Path, results: list[Json] | None) -> tuple[Path, list[Json]]:
+    """What needs the policy to run: a film, and an evaluation where none is stored."""
+    from ssmarl.eval.policies import env_for, evaluate_policy, record_policy
+    from ssmarl.policy.policy import load
+    from ssmarl.train.files import read_config_json
+    from ssmarl.viz.film import save_film
+    from ssmarl.viz.links import links_of
+
+    policy, length = load(folder), read_config_json(folder)["episode_length"]
+    metadata = policy.metadata
+    if results is None:
+        result = evaluate_policy(policy, episodes=EPISODES, episode_length=length)
+        results = [result.to_json()]
+    any_size = metadata.num_actors is None and metadata.scenario == "navigation"
+    env = env_for(metadata, num_agents=FILM_AGENTS if any_size else None, episode_length=length)
+    recording = record_policy(env, policy, random_key(0))
     film = folder / "videos" / "report.gif"
-    save_film(trajectory, env, film, links=links_of(env, trajectory, policy.attention))
-    return write_report(folder, curves, film, results)
+    save_film(recording, env, film, links=links_of(env, recording, policy.attention))
+    return film, results

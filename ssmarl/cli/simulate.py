@@ -1,4 +1,4 @@
-"""`ssmarl simulate`: one episode, driven without learning, shown as numbers and saved."""
+"""`ssmarl simulate`: one episode of a simple driver, printed and saved."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,66 +9,69 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ssmarl.cli.options import WorldOptions, random_key
-from ssmarl.errors import InputError
-from ssmarl.world.drivers import DRIVERS
-from ssmarl.world.env import Env
-from ssmarl.world.trajectory import Trajectory, check_path, record, save
+from ssmarl.cli.options import EnvOptions, random_key
+from ssmarl.control.drivers import DRIVERS
+from ssmarl.core.errors import InputError
+from ssmarl.env.env import Env
+from ssmarl.env.recording import Recording, check_path, record, save_recording
 
 
 @dataclass(frozen=True)
 class Simulate:
-    """Run one episode with a simple driver; print what happened, save the trajectory."""
+    """Run one episode with a simple driver; print its measures, save its recording."""
 
-    world: WorldOptions = field(default_factory=WorldOptions)
+    env: EnvOptions = field(default_factory=EnvOptions)
     driver: str = "straight"
-    """straight (to the target, blind), random, or still."""
+    """straight (to the target, through everything), random, or still."""
     seed: int = 0
     """The same seed gives the same episode."""
     out: Path | None = None
-    """Where to save the trajectory: .npz (everything) or .csv (a row per step and agent)."""
+    """Where to save the recording: .npz (everything) or .csv (a row per step and agent)."""
 
     def run(self) -> None:
         """Simulate, save, print."""
         if self.driver not in DRIVERS:
             raise InputError(f"driver {self.driver!r}: choose from {', '.join(DRIVERS)}")
-        env = self.world.build()
+        env = self.env.build()
         key = random_key(self.seed)
         if self.out is not None:
             check_path(self.out)
         drive = partial(DRIVERS[self.driver], env)
-        trajectory = jax.jit(lambda key: record(env, key, drive))(key)
-        if not bool(trajectory.placed):
+        run = jax.jit(
+            lambda key: record(env, key, lambda state, carry, key: (drive(state, key), carry))
+        )
+        recording = run(key)
+        if not bool(recording.placed):
             raise InputError(
-                f"no start free of overlaps found for {env.world.num_agents} agents and "
-                f"{env.world.num_obstacles} obstacles: use fewer obstacles or another seed"
+                f"no start free of overlaps found for {env.params.num_agents} agents and "
+                f"{env.params.num_obstacles} obstacles: use fewer obstacles or another seed"
             )
-        Console().print(_summary(env, trajectory))
+        Console().print(_summary(env, recording))
         if self.out is not None:
-            save(trajectory, env, self.out)
-            print(f"trajectory: {self.out}")
+            save_recording(recording, env, self.out)
+            print(f"recording: {self.out}")
 
 
-def _summary(env: Env, trajectory: Trajectory) -> Table:
-    world = env.world
-    distance = np.linalg.norm(trajectory.position[-1] - trajectory.target[-1], axis=-1)
-    limit = "unclipped" if world.action_limit is None else f"±{world.action_limit:g}"
+def _summary(env: Env, recording: Recording) -> Table:
+    params, state = env.params, recording.state
+    distance = np.linalg.norm(state.position[-1] - state.target[-1], axis=-1)
+    limit = "unclipped" if params.action_limit is None else f"±{params.action_limit:g}"
     table = Table(
-        title=f"{env.scenario.name}: {world.num_agents} agents, {world.num_obstacles} obstacles, "
-        f"{world.episode_length} steps, actions {limit}"
+        title=f"{env.scenario.name}: {params.num_agents} agents, {params.num_obstacles} obstacles, "
+        f"{params.episode_length} steps, actions {limit}"
     )
     table.add_column("measure")
     table.add_column("value", justify="right")
-    contacts = np.asarray(trajectory.contacts)
+    contacts = np.asarray(recording.contacts)
     rows = [
-        ("team reward", f"{float(trajectory.reward.sum()):.2f}"),
-        ("agents at their target", f"{(distance < world.reach).mean():.0%}"),
+        ("team reward", f"{float(recording.reward.sum()):.2f}"),
+        ("agents at their target", f"{(distance < params.arrival_radius).mean():.0%}"),
         ("agents without contact", f"{(contacts.sum(axis=0) == 0).mean():.0%}"),
     ]
-    cost = np.asarray(trajectory.cost.sum(axis=0).mean(axis=0))
+    cost = np.asarray(recording.cost.sum(axis=0).mean(axis=0))
     for constraint, value in zip(env.constraints, cost, strict=True):
         rows.append((f"{constraint.name} per agent (limit {constraint.limit:g})", f"{value:.3f}"))
-    overflow = int(np.asarray(trajectory.overflow).sum())
+    overflow = int(np.asarray(recording.overflow).sum())
     if overflow:
         rows.append(("neighbours left out (crowd too dense)", str(overflow)))
     for row in rows:

@@ -6,33 +6,37 @@ from typing import Annotated
 
 import tyro
 
-from ssmarl.errors import InputError
+from ssmarl.cli.options import load_files
+from ssmarl.core.errors import InputError
 
 
 @dataclass(frozen=True)
 class View:
-    """Watch a policy live in the browser, and move things in its way."""
+    """Watch a policy live in the browser, and move obstacles and goals."""
 
     policy: Annotated[str, tyro.conf.Positional]
     """Run directory, policy file, pretrained:NAME, orca or cbf."""
     host: str = "127.0.0.1"
-    """Address to listen on. Others than this machine's own let anyone there watch and steer."""
+    """Address to listen on. With another than this machine's own, others can watch and control."""
     port: int = 8000
     """Port to listen on."""
+    load: tuple[str, ...] = ()
+    """Python files of your own that the policy depends on."""
 
     def run(self) -> None:
         """Serve until stopped."""
-        from ssmarl.controllers import unshielded
+        from ssmarl.control.controllers import unfiltered
 
         try:
             import uvicorn
 
-            from ssmarl.view.server import application
+            from ssmarl.viz.live.server import application
         except ImportError:
             raise InputError("the live view needs an extra: pip install 'ssmarl[viewer]'") from None
         if not 1 <= self.port <= 65535:
             raise InputError(f"port is {self.port}: it must be from 1 to 65535")
-        policy = unshielded(self.policy)
+        load_files(self.load)
+        policy = unfiltered(self.policy)
         self._check_free()
         hosts = ["127.0.0.1", "localhost", "[::1]", self.host]
         app = application(policy, self.policy, hosts)
@@ -40,7 +44,7 @@ class View:
         uvicorn.run(app, host=self.host, port=self.port, log_level="warning", ws_max_size=1 << 14)
 
     def _check_free(self) -> None:
-        """One line instead of a server's traceback."""
+        """Refuse a used port with one line instead of the server's traceback."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

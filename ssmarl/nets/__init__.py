@@ -1,1 +1,1 @@
-"""Networks over graphs: the same weights for any number of agents."""
+"""Networks: observation → encoder → recurrent layer → action distribution or values."""

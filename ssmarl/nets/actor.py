@@ -1,147 +1,161 @@
-"""The actor: graph → Agent Aggregation (own vertex) → memory → diagonal Gaussian."""
+"""Actors: observation → encoder → recurrent layer → diagonal Gaussian over actions."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from ssmarl.errors import InputError
-from ssmarl.nets import memory as memories
-from ssmarl.nets.dead_ends import Progress, get_away
-from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import Linear, filled
-from ssmarl.nets.memory import Kind, Memory, Recurrence
-from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
-from ssmarl.settings import COUNT, POSITIVE, check_ranges
-from ssmarl.types import Rng
-from ssmarl.world.env import Env
-from ssmarl.world.geometry import direction
-from ssmarl.world.graph import Graph
-from ssmarl.world.state import WorldState
+from ssmarl.core.config import COUNT, POSITIVE, Tagged, check_ranges
+from ssmarl.core.types import Rng, Tree
+from ssmarl.env.env import Env
+from ssmarl.env.graph import Graph
+from ssmarl.env.state import EnvState
+from ssmarl.nets import recurrent_cells
+from ssmarl.nets.encoder import Encoder, EncoderConfig
+from ssmarl.nets.gaussian import Gaussian, bounded_gaussian
+from ssmarl.nets.gnn import GraphEncoder, GraphEncoderConfig
+from ssmarl.nets.layers import LayerNorm, Linear, constant
+from ssmarl.nets.recurrent_cells import Cell, RecurrentKind, RecurrentState
 
-ACTIONS = 2
+
+@runtime_checkable
+class Actor(Protocol):
+    """A module (pytree) that turns observations into action distributions, for any team size."""
+
+    def observe(self, env: Env, state: EnvState) -> Any:
+        """What it reads of a state; a pytree of arrays."""
+        ...
+
+    def initial_state(self, num_agents: int) -> Tree:
+        """Its recurrent state at the start of an episode; leaves have a leading axis A."""
+        ...
+
+    def __call__(self, observation: Any, state: Tree, /) -> tuple[Gaussian, Tree]:
+        """The distribution of every agent's action [A, U], and the new recurrent state."""
+        ...
+
+    def unroll(self, observations: Any, state: Tree, /) -> tuple[Gaussian, Tree]:
+        """The same over time: observations, distributions and states have a leading axis T."""
+        ...
+
+
+class ActorConfig(Tagged):
+    """Settings of an actor: a frozen dataclass."""
+
+    def for_env(self, env: Env) -> "ActorConfig":
+        """With the sizes that depend on the environment filled in."""
+        return self
+
+    def build(self, rng: Rng) -> Actor:
+        """The untrained actor."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class ActorConfig:
-    """Sizes of the actor."""
+class RecurrentActorConfig(ActorConfig, tag="recurrent"):
+    """Settings of the actor."""
 
-    graph: GraphNetConfig = GraphNetConfig()
-    memory: int = 64
-    """Size of the memory (paper: one layer)."""
-    recurrence: Kind = "lstm"
-    """What the memory is: an LSTM (paper), a GRU, or none, a plain layer in its place."""
+    encoder: EncoderConfig = GraphEncoderConfig()
+    recurrent: RecurrentKind = "lstm"
+    """LSTM (paper), GRU, or none: a plain layer in its place."""
+    recurrent_size: int = 64
+    """Size of the recurrent layer (paper: one layer)."""
+    layer_norm: bool = False
+    """Normalise what the head reads (on-policy's MAPPO does)."""
+    head_gain: float = 0.1
+    """Of the initial weights of the mean."""
     log_std: float = -0.5
     """Initial logarithm of the standard deviation of actions."""
-    least_std: float = 0.0
-    """Standard deviations never fall below this. Steps in the trust region are measured in standard
-    deviations, so a policy that grows certain early learns slowly ever after."""
-    patience: int = 0
-    """Steps over which agents see whether they get anywhere; those who do not step aside, then
-    insist (`nets/dead_ends.py`). 0: never. For agents that are shown their own targets."""
+    min_std: float = 0.0
+    """Standard deviations never fall below this. The trust region is measured in standard
+    deviations, so a policy whose noise shrinks early takes small steps from then on."""
     mean_bound: float | None = 2.0
-    """Means are kept within ± this by a tanh; None: free."""
+    """Means are bounded to ± this by a tanh; None: unbounded."""
+    action_dim: int = 2
+    """U of the dynamics; filled in."""
 
     def __post_init__(self) -> None:
         check_ranges(
-            self, memory=COUNT, least_std=(0, 1e6), patience=(0, 1 << 20), mean_bound=POSITIVE
+            self,
+            recurrent_size=COUNT,
+            min_std=(0, 1e6),
+            mean_bound=POSITIVE,
+            head_gain=POSITIVE,
+            log_std=(-1e3, 1e3),
         )
 
-    def for_world(self, env: Env) -> "ActorConfig":
-        """The same for every world; one that cannot work there is refused."""
-        if self.patience > 0 and env.goal_edges != "target":
-            raise InputError(
-                f"actor.patience: agents that steer by the landmarks of {env.scenario.name} have "
-                "no goal of their own to turn aside"
-            )
-        return self
+    def for_env(self, env: Env) -> "RecurrentActorConfig":
+        """With sizes of observations and actions filled in."""
+        return dataclasses.replace(
+            self, encoder=self.encoder.for_env(env), action_dim=env.dynamics.action_dim
+        )
 
-    def build(self, rng: Rng) -> "Actor":
+    def build(self, rng: Rng) -> "RecurrentActor":
         """Untrained."""
-        return Actor(rng, self)
+        return RecurrentActor(rng, self)
 
 
-class Actor(eqx.Module):
-    """One policy for every agent that runs it."""
+class RecurrentActor(eqx.Module):
+    """The paper's actor, over any encoder.
 
-    graph_net: GraphNet
-    recurrence: Recurrence
+    The head reads the encoder's features beside the recurrent state: reacting to what is observed
+    now needs no memory.
+    """
+
+    encoder: Encoder
+    cell: Cell
+    norm: LayerNorm | None
     mean: Linear
-    log_std: Float[Array, " 2"]
-    config: ActorConfig = eqx.field(static=True)
+    log_std: Float[Array, " U"]
+    config: RecurrentActorConfig = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, config: ActorConfig = ActorConfig()):
-        self.graph_net = GraphNet(rng, config.graph)
-        self.recurrence = memories.build(
-            rng, config.recurrence, config.graph.widths[-1], config.memory
+    def __init__(self, rng: Rng, config: RecurrentActorConfig):
+        features = config.encoder.out
+        self.encoder = config.encoder.build(rng)
+        self.cell = recurrent_cells.build_cell(
+            rng, config.recurrent, features, config.recurrent_size
         )
-        self.mean = Linear(rng, config.memory + config.graph.widths[-1], ACTIONS, 0.1)
-        self.log_std = filled(ACTIONS, config.log_std)
+        size = features + config.recurrent_size
+        self.norm = LayerNorm(size) if config.layer_norm else None
+        self.mean = Linear(rng, size, config.action_dim, config.head_gain)
+        self.log_std = constant(config.action_dim, config.log_std)
         self.config = config
 
-    def observe(self, env: Env, state: WorldState) -> Graph:
-        """What it reads of a moment."""
-        return env.graph(state)
+    def observe(self, env: Env, state: EnvState) -> Any:
+        """What the encoder reads."""
+        return self.encoder.observe(env, state)
 
-    def blank(self, agents: int) -> Memory:
-        """The memory at the start of an episode."""
-        blank = self.recurrence.blank(agents)
-        patience = self.config.patience
-        progress = Progress.blank(agents, patience) if patience > 0 else None
-        return Memory(blank.hidden, blank.cell, progress)
+    def initial_state(self, num_agents: int) -> RecurrentState:
+        """Of the recurrent layer."""
+        return self.cell.initial_state(num_agents)
 
-    def __call__(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
-        """The distribution of every agent's action, and what it remembers."""
-        shown, progress, insists = self.look(graph, memory.progress)
-        seen, _ = self.graph_net(shown)
-        memory = self.recurrence.advance(self.recurrence.prepare(seen), memory)
-        policy = _insisting(self.head(seen, memory.hidden), graph, insists)
-        return policy, Memory(memory.hidden, memory.cell, progress)
+    def __call__(self, observation: Any, state: RecurrentState) -> tuple[Gaussian, RecurrentState]:
+        """The distribution of every agent's action, and the new recurrent state."""
+        features = self.encoder(observation)
+        state = self.cell.advance(self.cell.project(features), state)
+        return self._head(features, state), state
 
-    def unroll(self, graph: Graph, memory: Memory) -> tuple[Gaussian, Memory]:
-        """The same over a stretch of time (leading axis T of the graph, and of the memories)."""
+    def unroll(self, observations: Any, state: RecurrentState) -> tuple[Gaussian, RecurrentState]:
+        """The same over time."""
+        features = jax.vmap(self.encoder)(observations)
+        states = recurrent_cells.unroll(self.cell, features, state)
+        return self._head(features, states), states
 
-        def later(progress: Progress | None, graph: Graph) -> tuple:
-            shown, progress, insists = self.look(graph, progress)
-            return progress, (shown, progress, insists)
+    def attention(self, graph: Graph) -> Float[Array, "A K"] | None:
+        """Attention of each agent on each of its edges, if the encoder has any."""
+        return self.encoder.attention(graph) if isinstance(self.encoder, GraphEncoder) else None
 
-        _, (shown, progress, insists) = jax.lax.scan(later, memory.progress, graph)
-        seen, _ = jax.vmap(self.graph_net)(shown)
-        trace = memories.unroll(self.recurrence, seen, Memory(memory.hidden, memory.cell))
-        policy = _insisting(self.head(seen, trace.hidden), graph, insists)
-        return policy, Memory(trace.hidden, trace.cell, progress)
-
-    def look(
-        self, graph: Graph, progress: Progress | None
-    ) -> tuple[Graph, Progress | None, Bool[Array, " A"] | None]:
-        """The graph as the network is shown it, progress one step on, and who insists."""
-        if progress is None:
-            return graph, None, None
-        return get_away(graph, progress, self.config.patience)
-
-    def head(self, seen: Float[Array, "*n F"], hidden: Float[Array, "*n H"]) -> Gaussian:
-        """What is seen now and what is remembered → actions."""
-        return bounded(
-            self.mean(jnp.concatenate([seen, hidden], axis=-1)),
+    def _head(self, features: Float[Array, "*n F"], state: RecurrentState) -> Gaussian:
+        joined = jnp.concatenate([features, state.hidden], axis=-1)
+        if self.norm is not None:
+            joined = self.norm(joined)
+        return bounded_gaussian(
+            self.mean(joined),
             self.log_std,
             mean_bound=self.config.mean_bound,
-            least_std=self.config.least_std,
+            min_std=self.config.min_std,
         )
-
-    def attention(self, graph: Graph) -> Float[Array, "A K"]:
-        """How much each agent attends to each of its edges (agents, obstacles, goals).
-
-        The mean of the heads of the last round of messages.
-        """
-        _, rounds = self.graph_net(graph)
-        return rounds[-1].mean(axis=-1)
-
-
-def _insisting(policy: Gaussian, graph: Graph, insists: Bool[Array, "*n"] | None) -> Gaussian:
-    """The same, but those who insist drive at their goals."""
-    if insists is None:
-        return policy
-    ahead = direction(graph.goals.feature[..., 0, :2])
-    return Gaussian(jnp.where(insists[..., None], ahead, policy.mean), policy.log_std)

@@ -1,40 +1,43 @@
-"""Distributions over actions."""
+"""Diagonal Gaussian action distributions.
+
+Written here because distrax depends on a nightly build of TensorFlow Probability.
+"""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.types import Key
+from ssmarl.core.types import Key
 
 
 class Gaussian(eqx.Module):
-    """A diagonal Gaussian over actions."""
+    """N(mean, diag(exp(log_std)²)) over actions."""
 
-    mean: Float[Array, "*n 2"]
-    log_std: Float[Array, "*members 2"]
+    mean: Float[Array, "*n U"]
+    log_std: Float[Array, "*actors U"]
 
-    def sample(self, key: Key) -> Float[Array, "*n 2"]:
-        """A draw."""
+    def sample(self, key: Key) -> Float[Array, "*n U"]:
+        """A reparameterised sample."""
         return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
 
-    def log_prob(self, action: Float[Array, "*n 2"]) -> Float[Array, "*n"]:
-        """Joint log-density of both components."""
+    def log_prob(self, action: Float[Array, "*n U"]) -> Float[Array, "*n"]:
+        """Joint log-density of all components."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return (-0.5 * z**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(axis=-1)
 
 
-def bounded(
-    mean: Float[Array, "*n 2"],
-    log_std: Float[Array, " 2"],
+def bounded_gaussian(
+    mean: Float[Array, "*n U"],
+    log_std: Float[Array, " U"],
     *,
     mean_bound: float | None,
-    least_std: float,
+    min_std: float,
 ) -> Gaussian:
-    """Means kept within ± a bound by a tanh, standard deviations above a least one."""
+    """Means within ± a bound (tanh), standard deviations at least `min_std`."""
     if mean_bound is not None:
         mean = mean_bound * jnp.tanh(mean / mean_bound)
-    least = jnp.log(least_std) if least_std > 0 else -jnp.inf
+    least = jnp.log(min_std) if min_std > 0 else -jnp.inf
     return Gaussian(mean, jnp.maximum(log_std, least))
 
 

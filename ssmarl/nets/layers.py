@@ -1,4 +1,7 @@
-"""Building blocks: linear maps with orthogonal weights, layer normalisation."""
+"""Linear maps with orthogonal weights, and layer normalisation.
+
+Weights are drawn on the host with NumPy, so that building a network compiles nothing.
+"""
 
 import equinox as eqx
 import jax
@@ -6,35 +9,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ssmarl.types import Rng
+from ssmarl.core.types import Rng
 
 RELU_GAIN = 2**0.5
 
 
 def orthogonal(rng: Rng, rows: int, columns: int) -> np.ndarray:
-    """Evenly from all matrices whose rows or columns, the fewer, are orthonormal."""
+    """A random matrix whose rows or columns, whichever are fewer, are orthonormal."""
     q, r = np.linalg.qr(rng.normal(size=(max(rows, columns), min(rows, columns))))
     q = q * np.sign(np.diag(r))
     return q if rows >= columns else q.T
 
 
-def filled(size: int, value: float) -> Float[Array, " size"]:
-    """A constant vector, made on the host like all first weights: nothing is compiled."""
+def constant(size: int, value: float) -> Float[Array, " size"]:
+    """A constant vector."""
     return jnp.asarray(np.full(size, value))
 
 
 class Linear(eqx.Module):
-    """x ↦ W x + b over the last axis, orthogonal W, zero b."""
+    """x ↦ x W + b over the last axis, orthogonal W, zero b."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"] | None
 
     def __init__(self, rng: Rng, size_in: int, size_out: int, gain: float = 1.0, bias: bool = True):
         self.weight = jnp.asarray(gain * orthogonal(rng, size_in, size_out))
-        self.bias = filled(size_out, 0.0) if bias else None
+        self.bias = constant(size_out, 0.0) if bias else None
 
     def __call__(self, x: Float[Array, "*n in"]) -> Float[Array, "*n out"]:
-        """W x + b."""
+        """X W + b."""
         y = x @ self.weight
         return y if self.bias is None else y + self.bias
 
@@ -46,11 +49,11 @@ class LayerNorm(eqx.Module):
     shift: Float[Array, " size"]
 
     def __init__(self, size: int):
-        self.scale = filled(size, 1.0)
-        self.shift = filled(size, 0.0)
+        self.scale = constant(size, 1.0)
+        self.shift = constant(size, 0.0)
 
     def __call__(self, x: Float[Array, "*n size"]) -> Float[Array, "*n size"]:
-        """Normalised."""
+        """The normalised vector."""
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred**2).mean(axis=-1, keepdims=True)
         return centred * jax.lax.rsqrt(variance + 1e-5) * self.scale + self.shift

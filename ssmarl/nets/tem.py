@@ -1,10 +1,10 @@
 """TEM's actor: chains of messages, read and forwarded by a Transformer (our reconstruction).
 
-Every agent keeps the last few messages it was sent, its chain. Each step it encodes the chain, and
-a decoder seeded with what the agent observes turns both into one vector: what it knows. That vector
-is sent on to at most one of the agents in sight, or to nobody, and joins the receiver's chain in
-the next step. The receiver is the largest score, with the gradient of the softmax (straight
-through).
+Every agent keeps the last few messages that it received, its chain. Each step it encodes the chain,
+and a decoder seeded with its own observation turns both into one vector, its summary. The summary
+is sent to at most one agent in communication range, or to none, and joins the receiver's chain in
+the next step. The receiver is the one with the largest score, with the gradient of the softmax
+(straight-through).
 """
 
 from dataclasses import dataclass
@@ -15,21 +15,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ssmarl.errors import InputError
-from ssmarl.nets.gaussian import Gaussian, bounded
-from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear, filled
-from ssmarl.nets.memory import LSTM, Memory
-from ssmarl.settings import COUNT, POSITIVE, check_ranges
-from ssmarl.types import Rng
-from ssmarl.world.env import Env
-from ssmarl.world.graph import Graph
-from ssmarl.world.state import WorldState
+from ssmarl.core.config import COUNT, POSITIVE, check_ranges
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Rng
+from ssmarl.env.env import Env
+from ssmarl.env.graph import Graph
+from ssmarl.env.state import EnvState
+from ssmarl.nets.actor import ActorConfig
+from ssmarl.nets.edge_features import RADIUS_SCALE
+from ssmarl.nets.gaussian import Gaussian, bounded_gaussian
+from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear, constant
+from ssmarl.nets.recurrent_cells import LSTM, RecurrentState
 
-ACTIONS = 2
+STATE = 4
+"""Relative position and velocity: what is read of an edge."""
 
 
 @dataclass(frozen=True)
-class TemConfig:
+class TemActorConfig(ActorConfig, tag="tem"):
     """Sizes of the actor. All of them are ours: the paper's are not public."""
 
     size: int = 32
@@ -37,14 +40,16 @@ class TemConfig:
     attention_heads: int = 4
     chain: int = 3
     """Messages that an agent keeps, the newest ones."""
-    memory: int = 64
+    recurrent_size: int = 64
     """Size of the LSTM."""
+    head_gain: float = 0.1
+    """Of the initial weights of the mean."""
     log_std: float = -0.5
     """Initial logarithm of the standard deviation of actions."""
-    least_std: float = 0.0
+    min_std: float = 0.0
     """Standard deviations never fall below this."""
     mean_bound: float | None = 2.0
-    """Means are kept within ± this by a tanh; None: free."""
+    """Means are bounded to ± this by a tanh; None: unbounded."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -52,8 +57,9 @@ class TemConfig:
             size=COUNT,
             attention_heads=COUNT,
             chain=COUNT,
-            memory=COUNT,
-            least_std=(0, 1e6),
+            recurrent_size=COUNT,
+            head_gain=POSITIVE,
+            min_std=(0, 1e6),
             mean_bound=POSITIVE,
         )
         if self.size % self.attention_heads:
@@ -61,8 +67,12 @@ class TemConfig:
                 f"attention_heads is {self.attention_heads}: it must divide size {self.size}"
             )
 
-    def for_world(self, _: Env) -> "TemConfig":
-        """The same for every world."""
+    def for_env(self, env: Env) -> "TemActorConfig":
+        """The same for every environment with two action components."""
+        if env.dynamics.action_dim != 2:
+            raise InputError(
+                f"tem: {env.dynamics.name} has {env.dynamics.action_dim} actions, not 2"
+            )
         return self
 
     def build(self, rng: Rng) -> "TemActor":
@@ -71,16 +81,16 @@ class TemConfig:
 
 
 class Chain(eqx.Module):
-    """What every agent was sent of late, oldest first."""
+    """The messages that every agent keeps, oldest first."""
 
     message: Float[Array, "*n L D"]
-    held: Bool[Array, "*n L"]
+    present: Bool[Array, "*n L"]
 
 
-class TemMemory(eqx.Module):
-    """What is remembered from step to step, per agent."""
+class TemState(eqx.Module):
+    """Recurrent state, per agent."""
 
-    own: Memory
+    lstm: RecurrentState
     chain: Chain
 
 
@@ -109,7 +119,7 @@ class Transformer(eqx.Module):
         tokens: Float[Array, "A L D"],
         present: Bool[Array, "A L"],
     ) -> Float[Array, "A Q D"]:
-        """Tokens that are not present are as if they were not there."""
+        """Tokens that are not present have no influence."""
 
         def by_head(y: Float[Array, "A N D"]) -> Float[Array, "A N heads d"]:
             return y.reshape(*y.shape[:2], self.heads, -1)
@@ -119,42 +129,42 @@ class Transformer(eqx.Module):
         some = present.any(axis=1)[:, None, None, None]
         score = jnp.where(present[:, None, None], score, jnp.where(some, -jnp.inf, 0.0))
         weight = jnp.where(present[:, None, None], jax.nn.softmax(score, axis=-1), 0.0)
-        heard = jnp.einsum("ahql,alhd->aqhd", weight, by_head(value)).reshape(x.shape)
-        x = self.norms[0](x + jnp.where(some[:, 0], self.out(heard), 0.0))
+        received = jnp.einsum("ahql,alhd->aqhd", weight, by_head(value)).reshape(x.shape)
+        x = self.norms[0](x + jnp.where(some[:, 0], self.out(received), 0.0))
         return self.norms[1](x + self.narrow(jax.nn.relu(self.wide(x))))
 
 
 class Messenger(eqx.Module):
-    """The message network: what to make of a chain, and whom to send it on to."""
+    """The message network: summarises a chain, and chooses whom to send the summary to."""
 
     encode: Transformer
     decode: Transformer
-    nobody: Float[Array, ""]
-    """Score of sending to nobody."""
+    silence: Float[Array, ""]
+    """Score of sending to no agent."""
 
-    def __init__(self, rng: Rng, config: TemConfig):
+    def __init__(self, rng: Rng, config: TemActorConfig):
         self.encode = Transformer(rng, config.size, config.attention_heads)
         self.decode = Transformer(rng, config.size, config.attention_heads)
-        self.nobody = jnp.asarray(np.zeros(()))
+        self.silence = jnp.asarray(np.zeros(()))
 
     def __call__(
         self,
         observed: Float[Array, "A D"],
         chain: Chain,
-        neighbour: Float[Array, "A K D"],
-        present: Bool[Array, "A K"],
+        neighbor: Float[Array, "A K D"],
+        audible: Bool[Array, "A K"],
     ) -> tuple[Float[Array, "A D"], Float[Array, "A R"]]:
-        """What each agent knows now; probabilities of each receiver, nobody last."""
-        encoded = self.encode(chain.message, chain.message, chain.held)
-        knows = self.decode(observed[:, None], encoded, chain.held)[:, 0]
-        score = jnp.einsum("ad,akd->ak", knows, neighbour) / knows.shape[-1] ** 0.5
-        score = jnp.where(present, score, -jnp.inf)
-        nobody = jnp.broadcast_to(self.nobody, (score.shape[0], 1))
-        return knows, jax.nn.softmax(jnp.concatenate([score, nobody], axis=1), axis=1)
+        """The summary of each agent; probabilities of each receiver, no agent last."""
+        encoded = self.encode(chain.message, chain.message, chain.present)
+        summary = self.decode(observed[:, None], encoded, chain.present)[:, 0]
+        score = jnp.einsum("ad,akd->ak", summary, neighbor) / summary.shape[-1] ** 0.5
+        score = jnp.where(audible, score, -jnp.inf)
+        silence = jnp.broadcast_to(self.silence, (score.shape[0], 1))
+        return summary, jax.nn.softmax(jnp.concatenate([score, silence], axis=1), axis=1)
 
 
 class TemActor(eqx.Module):
-    """One policy for every agent that runs it."""
+    """TEM's policy, for any team size."""
 
     own: Linear
     agent: Linear
@@ -164,74 +174,79 @@ class TemActor(eqx.Module):
     lstm: LSTM
     mean: Linear
     log_std: Float[Array, " 2"]
-    config: TemConfig = eqx.field(static=True)
+    config: TemActorConfig = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, config: TemConfig):
+    def __init__(self, rng: Rng, config: TemActorConfig):
         size = config.size
-        self.own = Linear(rng, 4, size, RELU_GAIN)
-        self.agent = Linear(rng, 4, size, RELU_GAIN)
-        self.obstacle = Linear(rng, 5, size, RELU_GAIN)
+        self.own = Linear(rng, STATE, size, RELU_GAIN)
+        self.agent = Linear(rng, STATE, size, RELU_GAIN)
+        self.obstacle = Linear(rng, STATE + 1, size, RELU_GAIN)
         self.look = Transformer(rng, size, config.attention_heads)
         self.messenger = Messenger(rng, config)
-        self.lstm = LSTM(rng, 2 * size, config.memory)
-        self.mean = Linear(rng, 2 * size + config.memory, ACTIONS, 0.1)
-        self.log_std = filled(ACTIONS, config.log_std)
+        self.lstm = LSTM(rng, 2 * size, config.recurrent_size)
+        self.mean = Linear(rng, 2 * size + config.recurrent_size, 2, config.head_gain)
+        self.log_std = constant(2, config.log_std)
         self.config = config
 
-    def observe(self, env: Env, state: WorldState) -> Graph:
-        """What it reads of a moment."""
+    def observe(self, env: Env, state: EnvState) -> Graph:
+        """The graph."""
         return env.graph(state)
 
-    def blank(self, agents: int) -> TemMemory:
-        """The memory at the start of an episode: no message yet."""
+    def initial_state(self, num_agents: int) -> TemState:
+        """Without any message."""
         length = self.config.chain
         chain = Chain(
-            jnp.zeros((agents, length, self.config.size)), jnp.zeros((agents, length), bool)
+            jnp.zeros((num_agents, length, self.config.size)),
+            jnp.zeros((num_agents, length), bool),
         )
-        return TemMemory(self.lstm.blank(agents), chain)
+        return TemState(self.lstm.initial_state(num_agents), chain)
 
-    def __call__(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
-        """The distribution of every agent's action, and what it remembers."""
-        policy, memory, _ = self.step(graph, memory)
-        return policy, memory
+    def __call__(self, graph: Graph, state: TemState) -> tuple[Gaussian, TemState]:
+        """The distribution of every agent's action, and the new recurrent state."""
+        policy, state, _ = self.step(graph, state)
+        return policy, state
 
-    def step(
-        self, graph: Graph, memory: TemMemory
-    ) -> tuple[Gaussian, TemMemory, Float[Array, " A"]]:
-        """The same, and how likely each agent was to send anything."""
-        observed, neighbour = self._tokens(graph)
-        knows, receiver = self.messenger(observed, memory.chain, neighbour, graph.agents.mask)
-        features = jnp.concatenate([observed, knows], axis=-1)
-        own = self.lstm.advance(self.lstm.prepare(features), memory.own)
-        mean = self.mean(jnp.concatenate([features, own.hidden], axis=-1))
-        policy = bounded(
+    def step(self, graph: Graph, state: TemState) -> tuple[Gaussian, TemState, Float[Array, " A"]]:
+        """The same, and the probability that each agent sends a message."""
+        observed, neighbor = self._tokens(graph)
+        audible = graph.agents.communicates
+        summary, receiver = self.messenger(observed, state.chain, neighbor, audible)
+        features = jnp.concatenate([observed, summary], axis=-1)
+        lstm = self.lstm.advance(self.lstm.project(features), state.lstm)
+        mean = self.mean(jnp.concatenate([features, lstm.hidden], axis=-1))
+        policy = bounded_gaussian(
             mean,
             self.log_std,
             mean_bound=self.config.mean_bound,
-            least_std=self.config.least_std,
+            min_std=self.config.min_std,
         )
-        chain = deliver(memory.chain, knows, receiver, graph)
-        return policy, TemMemory(own, chain), 1 - receiver[:, -1]
+        chain = deliver(state.chain, summary, receiver, graph)
+        return policy, TemState(lstm, chain), 1 - receiver[:, -1]
 
-    def unroll(self, graph: Graph, memory: TemMemory) -> tuple[Gaussian, TemMemory]:
-        """The same over a stretch of time (leading axis T): messages travel step by step."""
+    def unroll(self, graphs: Graph, state: TemState) -> tuple[Gaussian, TemState]:
+        """The same over time: messages travel step by step."""
 
-        def step(memory: TemMemory, graph: Graph) -> tuple:
-            policy, memory = self(graph, memory)
-            return memory, (policy, memory)
+        def step(state: TemState, graph: Graph) -> tuple:
+            policy, state = self(graph, state)
+            return state, (policy, state)
 
-        _, (policy, trace) = jax.lax.scan(step, memory, graph)
-        return Gaussian(policy.mean, policy.log_std[0]), trace
+        _, (policy, states) = jax.lax.scan(step, state, graphs)
+        return Gaussian(policy.mean, policy.log_std[0]), states
 
     def _tokens(self, graph: Graph) -> tuple[Float[Array, "A D"], Float[Array, "A K D"]]:
-        """What each agent observes in one vector, and a token of every agent it sees."""
-        goal = graph.goals.feature[:, 0]
+        """Each agent's observation in one vector, and a token of every agent it perceives."""
+        # Goals do not move: a goal edge holds the goal and minus the agent's own velocity.
+        goal = graph.goals.feature[:, 0, :STATE]
         own = jax.nn.relu(self.own(goal * jnp.array([1.0, 1.0, -1.0, -1.0])))
-        agents = jax.nn.relu(self.agent(graph.agents.feature))
-        things = jnp.concatenate(
-            [graph.obstacles.feature, 10 * graph.obstacles.radius[..., None]], axis=-1
+        agents = jax.nn.relu(self.agent(graph.agents.feature[..., :STATE]))
+        obstacles = jnp.concatenate(
+            [
+                graph.obstacles.feature[..., :STATE],
+                RADIUS_SCALE * graph.obstacles.radius[..., None],
+            ],
+            axis=-1,
         )
-        tokens = jnp.concatenate([agents, jax.nn.relu(self.obstacle(things))], axis=1)
+        tokens = jnp.concatenate([agents, jax.nn.relu(self.obstacle(obstacles))], axis=1)
         present = jnp.concatenate([graph.agents.mask, graph.obstacles.mask], axis=1)
         return self.look(own[:, None], tokens, present)[:, 0], agents
 
@@ -239,35 +254,33 @@ class TemActor(eqx.Module):
 def deliver(
     chain: Chain, message: Float[Array, "A D"], receiver: Float[Array, "A R"], graph: Graph
 ) -> Chain:
-    """Everyone's chain one step on: who is sent something appends it and forgets the oldest.
+    """Every agent's chain after one step: a received message is appended, the oldest dropped.
 
     Args:
         chain: of every agent.
         message: that each agent sends.
-        receiver: probabilities of each neighbour's slot, nobody last; the largest is chosen.
-        graph: whose agents' slots say who the neighbours are.
+        receiver: probabilities of each neighbour slot, no agent last; the largest is chosen.
+        graph: whose agent slots identify the neighbours.
     """
     hard = jax.nn.one_hot(receiver.argmax(axis=1), receiver.shape[1])
-    # Forwards the choice alone, backwards the gradient of its probability.
+    # Straight-through: the value of the choice, the gradient of its probability.
     chosen = hard + receiver - jax.lax.stop_gradient(receiver)
-    weight = jnp.where(graph.agents.mask, chosen[:, :-1], 0.0)
+    audible = graph.agents.communicates
+    weight = jnp.where(audible, chosen[:, :-1], 0.0)
     source = graph.agents.source
     sent = jnp.zeros_like(message).at[source].add(weight[..., None] * message[:, None])
-    sends = jnp.where(graph.agents.mask, hard[:, :-1], 0.0)
+    sends = jnp.where(audible, hard[:, :-1], 0.0)
     count = jnp.zeros(message.shape[0]).at[source].add(sends)
     some = count > 0
     newest = sent / jnp.maximum(count, 1.0)[:, None]
     moved = jnp.concatenate([chain.message[:, 1:], newest[:, None]], axis=1)
-    held = jnp.concatenate([chain.held[:, 1:], some[:, None]], axis=1)
+    present = jnp.concatenate([chain.present[:, 1:], some[:, None]], axis=1)
     return Chain(
         jnp.where(some[:, None, None], moved, chain.message),
-        jnp.where(some[:, None], held, chain.held),
+        jnp.where(some[:, None], present, chain.present),
     )
 
 
-def silenced(memory: TemMemory) -> TemMemory:
-    """The same memory, but nobody was sent anything."""
-    return TemMemory(
-        memory.own,
-        Chain(memory.chain.message, jnp.zeros_like(memory.chain.held)),
-    )
+def without_messages(state: TemState) -> TemState:
+    """The same state, had no agent received anything."""
+    return TemState(state.lstm, Chain(state.chain.message, jnp.zeros_like(state.chain.present)))

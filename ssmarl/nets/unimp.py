@@ -1,8 +1,9 @@
-"""InforMARL's reader: every agent's local graph, read by UniMP attention.
+"""InforMARL's encoder: every agent's local graph, encoded by UniMP attention.
 
-Vertices of agent i's graph: itself, the agents and obstacles it sees, its goal; all relative to it
-but its own velocity.
-Two of them are linked when nearer than `reach`. After a first layer of messages, attention layers
+Vertices of agent i's graph: itself, the agents and obstacles it observes, its goal; all relative to
+it but its own velocity. A neighbour's goal is known only in communication range.
+Two vertices are linked when nearer than `link_range`. After a first layer of messages, attention
+layers
 
     x_i ← W_skip x_i + Σ_j a_ij (W_v x_j + W_e e_ij),
     a_ij = softmax_j((W_q x_i)·(W_k x_j + W_e e_ij)/√d),  mean of the heads,
@@ -17,18 +18,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ssmarl.core.config import COUNT, POSITIVE, check_ranges
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Rng
+from ssmarl.env.env import Env
+from ssmarl.env.geometry import length
+from ssmarl.env.graph import Edges, Graph, Vertex
+from ssmarl.env.state import EnvState
+from ssmarl.nets.encoder import EncoderConfig
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
-from ssmarl.settings import COUNT, POSITIVE, check_ranges
-from ssmarl.types import Rng
-from ssmarl.world.env import Env
-from ssmarl.world.geometry import length
-from ssmarl.world.graph import Edges, Graph, Vertex
-from ssmarl.world.state import WorldState
 
 
 @dataclass(frozen=True)
-class UnimpConfig:
-    """Sizes of the reader (InforMARL's own unless said)."""
+class UnimpEncoderConfig(EncoderConfig, tag="unimp"):
+    """Sizes of the encoder (InforMARL's own unless said)."""
 
     embedding: int = 2
     """Numbers per vertex type."""
@@ -37,12 +40,12 @@ class UnimpConfig:
     heads: int = 3
     layers: int = 3
     """Of attention: one, and two more."""
-    reach: float = 1.0
+    link_range: float = 1.0
     """Vertices nearer than this are linked, in metres."""
     pool: bool = False
-    """Take the mean of all vertices instead of one's own: for critics."""
-    out: int = 64
-    """Of the layer that joins the graph with one's own velocity and goal."""
+    """Take the mean of all vertices instead of the agent's own: for critics."""
+    width: int = 64
+    """Of the layer that joins the graph with the agent's own velocity and goal."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -51,17 +54,24 @@ class UnimpConfig:
             hidden=COUNT,
             heads=COUNT,
             layers=COUNT,
-            reach=POSITIVE,
-            out=COUNT,
+            link_range=POSITIVE,
+            width=COUNT,
         )
 
-    def for_world(self, _: Env) -> "UnimpConfig":
-        """The same for every world."""
+    @property
+    def out(self) -> int:
+        """Width of the last layer."""
+        return self.width
+
+    def for_env(self, env: Env) -> "UnimpEncoderConfig":
+        """The same for every holonomic vehicle: goals of others are read in the world's axes."""
+        if env.dynamics.linear_response(env.params) is None:
+            raise InputError(f"unimp: a {env.dynamics.name} observes in a frame of its own")
         return self
 
-    def build(self, rng: Rng) -> "Unimp":
+    def build(self, rng: Rng) -> "UnimpEncoder":
         """Untrained."""
-        return Unimp(rng, self)
+        return UnimpEncoder(rng, self)
 
 
 class Attention(eqx.Module):
@@ -88,26 +98,26 @@ class Attention(eqx.Module):
         edge: Float[Array, "A M M 1"],
         linked: Bool[Array, "A M M"],
     ) -> Float[Array, "A M out"]:
-        """Vertices after one round; row i of `edge` and `linked` are the edges that end at i."""
+        """Vertices after one layer; row i of `edge` and `linked` are the edges that end at i."""
 
         def by_head(y: Float[Array, "*n H"]) -> Float[Array, "*n heads d"]:
             return y.reshape(*y.shape[:-1], self.heads, -1)
 
         query, key, value = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
-        # An edge is one number, so W_e e_ij is that number times one vector: no pair needs more.
+        # An edge is one number, so W_e e_ij is that number times one vector.
         along, distance = by_head(self.edge.weight[0]), edge[..., 0]
         score = jnp.einsum("aihd,ajhd->aijh", query, key)
         score = score + distance[..., None] * jnp.einsum("aihd,hd->aih", query, along)[:, :, None]
         score = jnp.where(linked[..., None], score / query.shape[-1] ** 0.5, -jnp.inf)
-        # A vertex without links hears nothing: softmax over nothing would be NaN.
+        # A vertex without links receives nothing: a softmax over nothing would be NaN.
         safe = jnp.where(linked.any(axis=2)[:, :, None, None], score, 0.0)
         weight = jnp.where(linked[..., None], jax.nn.softmax(safe, axis=2), 0.0)
-        heard = jnp.einsum("aijh,ajhd->aihd", weight, value)
-        heard = heard + jnp.einsum("aijh,aij->aih", weight, distance)[..., None] * along
-        return heard.mean(axis=2) + self.skip(x)
+        received = jnp.einsum("aijh,ajhd->aihd", weight, value)
+        received = received + jnp.einsum("aijh,aij->aih", weight, distance)[..., None] * along
+        return received.mean(axis=2) + self.skip(x)
 
 
-class Unimp(eqx.Module):
+class UnimpEncoder(eqx.Module):
     """Graph → a vector per agent."""
 
     types: Float[Array, "3 embedding"]
@@ -117,9 +127,9 @@ class Unimp(eqx.Module):
     norms: tuple[LayerNorm, ...]
     layers: tuple[Attention, ...]
     join: Linear
-    config: UnimpConfig = eqx.field(static=True)
+    config: UnimpEncoderConfig = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, config: UnimpConfig):
+    def __init__(self, rng: Rng, config: UnimpEncoderConfig):
         hidden = config.hidden
         self.types = jnp.asarray(rng.normal(size=(len(Vertex), config.embedding)))
         # Of a source: velocity, position, goal, type; of the edge: its length.
@@ -130,11 +140,11 @@ class Unimp(eqx.Module):
         self.layers = tuple(
             Attention(rng, hidden, hidden, config.heads) for _ in range(config.layers)
         )
-        self.join = Linear(rng, hidden + 4, config.out, RELU_GAIN)
+        self.join = Linear(rng, hidden + 4, config.width, RELU_GAIN)
         self.config = config
 
-    def observe(self, env: Env, state: WorldState) -> Graph:
-        """What it reads of a moment."""
+    def observe(self, env: Env, state: EnvState) -> Graph:
+        """The graph."""
         return env.graph(state)
 
     def __call__(self, graph: Graph) -> Float[Array, "A F"]:
@@ -146,7 +156,7 @@ class Unimp(eqx.Module):
         linked = (
             present[:, :, None]
             & present[:, None]
-            & (distance < self.config.reach)
+            & (distance < self.config.link_range)
             & ~jnp.eye(count, dtype=bool)
         )
         x = self._messages(vertex, distance[..., None], linked)
@@ -161,13 +171,14 @@ class Unimp(eqx.Module):
         return jax.nn.relu(self.join(jnp.concatenate([mine, own], axis=-1)))
 
     def vertices(self, graph: Graph) -> tuple[Float[Array, "A M V"], Bool[Array, "A M"]]:
-        """Every agent's vertices, itself first: velocity, position, goal, type; who is present."""
+        """Every agent's vertices, itself first: velocity, position, goal, type; and their mask."""
         goal = graph.goals.feature[:, 0]
-        # Goals rest, so goal edges show the agents' own velocities.
-        own = jnp.concatenate([-goal[:, 2:], jnp.zeros_like(goal[:, :2]), goal[:, :2]], axis=-1)
+        # Goals do not move, so goal edges hold the agents' own velocities.
+        own = jnp.concatenate([-goal[:, 2:4], jnp.zeros_like(goal[:, :2]), goal[:, :2]], axis=-1)
         agents = graph.agents
-        # A neighbour's goal relative to oneself: where it is, and its goal relative to it.
-        theirs = agents.feature[..., :2] + goal[agents.source][..., :2]
+        # A neighbour's goal relative to the agent: its position, and its goal relative to it.
+        told = jnp.where(agents.communicates[..., None], goal[agents.source][..., :2], 0.0)
+        theirs = agents.feature[..., :2] + told
         groups = [
             (own[:, None], Vertex.AGENT, jnp.ones((own.shape[0], 1), bool)),
             (_vertex(agents, theirs), Vertex.AGENT, agents.mask),
@@ -193,16 +204,16 @@ class Unimp(eqx.Module):
         edge: Float[Array, "A M M 1"],
         linked: Bool[Array, "A M M"],
     ) -> Float[Array, "A M H"]:
-        """The sum of what every vertex is told by those linked to it, and by itself."""
+        """The sum of the messages to every vertex, from those linked to it and from itself."""
         count = vertex.shape[1]
         # The first map is split, so that per-vertex work is done once per vertex.
         x = self.from_vertex(vertex)[:, None] + self.from_edge(edge)
         x = self.norms[0](jax.nn.relu(x))
         x = self.norms[1](jax.nn.relu(self.second(x)))
-        heard = linked | jnp.eye(count, dtype=bool)
-        return jnp.where(heard[..., None], x, 0.0).sum(axis=2)
+        received = linked | jnp.eye(count, dtype=bool)
+        return jnp.where(received[..., None], x, 0.0).sum(axis=2)
 
 
 def _vertex(edges: Edges, goal: Float[Array, "A K 2"]) -> Float[Array, "A K 6"]:
     """Velocity, position and goal of the sources of edges, relative to the agent."""
-    return jnp.concatenate([edges.feature[..., 2:], edges.feature[..., :2], goal], axis=-1)
+    return jnp.concatenate([edges.feature[..., 2:4], edges.feature[..., :2], goal], axis=-1)

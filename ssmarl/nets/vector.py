@@ -1,4 +1,4 @@
-"""Reading fixed-size observations with global information: some layers, each normalised."""
+"""Encoder of fixed-size observations with global information: an MLP with layer normalisation."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,74 +9,82 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.errors import InputError
+from ssmarl.core.config import COUNT, check_ranges
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Rng
+from ssmarl.env.env import Env
+from ssmarl.env.observation import observation_size, observe
+from ssmarl.env.state import EnvState
+from ssmarl.nets.encoder import EncoderConfig
 from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
-from ssmarl.settings import COUNT, check_ranges
-from ssmarl.types import Rng
-from ssmarl.world.env import Env
-from ssmarl.world.observation import observation_size, observe
-from ssmarl.world.state import WorldState
 
 
 @dataclass(frozen=True)
-class VectorConfig:
-    """Sizes of the reader (on-policy's MAPPO: 64, two layers)."""
+class VectorEncoderConfig(EncoderConfig, tag="vector"):
+    """Sizes (on-policy's MAPPO: 64, two layers)."""
 
-    inputs: int = 0
-    """Numbers per agent; of the world, filled in."""
-    central: bool = False
-    """Read everyone's observation beside one's own: for centralised critics."""
-    agents: int = 0
-    """Of the world, filled in."""
-    out: int = 64
+    width: int = 64
     """Of each layer."""
     depth: int = 2
-    """Layers."""
+    """Number of layers."""
+    centralised: bool = False
+    """Read all agents' observations beside one's own: for centralised critics."""
+    inputs: int = 0
+    """Numbers per agent; filled in."""
+    num_agents: int = 0
+    """Filled in."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, out=COUNT, depth=COUNT)
+        check_ranges(self, width=COUNT, depth=COUNT)
 
-    def for_world(self, env: Env) -> "VectorConfig":
-        """With the world's sizes."""
-        return dataclasses.replace(self, inputs=observation_size(env), agents=env.world.num_agents)
+    @property
+    def out(self) -> int:
+        """Width of the last layer."""
+        return self.width
 
-    def build(self, rng: Rng) -> "Vector":
+    def for_env(self, env: Env) -> "VectorEncoderConfig":
+        """With the environment's sizes."""
+        return dataclasses.replace(
+            self, inputs=observation_size(env), num_agents=env.params.num_agents
+        )
+
+    def build(self, rng: Rng) -> "VectorEncoder":
         """Untrained."""
-        return Vector(rng, self)
+        return VectorEncoder(rng, self)
 
 
-class Vector(eqx.Module):
-    """Observations → a vector per agent."""
+class VectorEncoder(eqx.Module):
+    """Observations → one vector per agent, for one number of agents and obstacles."""
 
     layers: tuple[Linear, ...]
     norms: tuple[LayerNorm, ...]
-    config: VectorConfig = eqx.field(static=True)
+    config: VectorEncoderConfig = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, config: VectorConfig):
-        size = config.inputs * (1 + config.agents * int(config.central))
-        sizes = (size, *[config.out] * config.depth)
+    def __init__(self, rng: Rng, config: VectorEncoderConfig):
+        size = config.inputs * (1 + config.num_agents * int(config.centralised))
+        sizes = (size, *[config.width] * config.depth)
         self.layers = tuple(Linear(rng, wide, out, RELU_GAIN) for wide, out in pairwise(sizes))
-        self.norms = tuple(LayerNorm(config.out) for _ in self.layers)
+        self.norms = tuple(LayerNorm(config.width) for _ in self.layers)
         self.config = config
 
-    def observe(self, env: Env, state: WorldState) -> Float[Array, "A D"]:
-        """Everything, relative to each agent, in index order."""
-        if (observation_size(env), env.world.num_agents) != (
+    def observe(self, env: Env, state: EnvState) -> Float[Array, "A D"]:
+        """All entities relative to each agent, in index order."""
+        if (observation_size(env), env.params.num_agents) != (
             self.config.inputs,
-            self.config.agents,
+            self.config.num_agents,
         ):
             raise InputError(
-                f"this policy reads {self.config.inputs} numbers of {self.config.agents} agents: "
-                "it runs only with as many agents and obstacles as it was trained with"
+                f"this policy reads {self.config.inputs} numbers of {self.config.num_agents} "
+                "agents: it runs only with as many agents and obstacles as it was trained with"
             )
         return observe(env, state)
 
-    def __call__(self, seen: Float[Array, "A D"]) -> Float[Array, "A F"]:
+    def __call__(self, observation: Float[Array, "A D"]) -> Float[Array, "A F"]:
         """Features of every agent."""
-        x = seen
-        if self.config.central:
-            everyone = jnp.broadcast_to(seen.reshape(-1), (seen.shape[0], seen.size))
-            x = jnp.concatenate([seen, everyone], axis=-1)
+        x = observation
+        if self.config.centralised:
+            everyone = jnp.broadcast_to(x.reshape(-1), (x.shape[0], x.size))
+            x = jnp.concatenate([x, everyone], axis=-1)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = norm(jax.nn.relu(layer(x)))
         return x

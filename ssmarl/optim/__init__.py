@@ -1,1 +1,1 @@
-"""Trust-region steps under constraints: algebra, curvature, line search."""
+"""Constrained trust-region steps: algebra, curvature, line search."""

@@ -1,4 +1,7 @@
-"""Conjugate gradients for several right-hand sides at once."""
+"""Conjugate gradients for several right-hand sides at once.
+
+`jax.scipy.sparse.linalg.cg` solves one at a time, with a matrix product for each.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.types import Count
+from ssmarl.core.types import Count
 
 Vector = Float[Array, " N"]
 Rows = Float[Array, "R N"]
@@ -17,8 +20,8 @@ def conjugate_gradient(
 ) -> Rows:
     """X ≈ H⁻¹b for every row b of `right`, with H given by its product H·x.
 
-    A right-hand side whose residual has fallen below `tolerance` times its own size rests while
-    the others go on; a zero one has the answer zero.
+    A right-hand side whose residual has fallen below `tolerance` times its own norm is left alone
+    while the others continue; the solution for zero is zero.
     """
     many = jax.vmap(product)
     enough = tolerance**2 * dot(right, right)

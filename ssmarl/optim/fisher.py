@@ -1,24 +1,22 @@
-"""Curvature of the policy: Gauss–Newton products with the Fisher matrix, without double backward.
+"""Products with the Fisher matrix of a policy, without differentiating twice.
 
 For a diagonal Gaussian the second derivative of the weighted mean KL divergence from the old policy
 is
 
     H = Jᵀ M J,   J = ∂(mean, log σ)/∂θ,   M = w/σ² for each mean, 2 Σw for each log σ
 
-exactly, because KL has no slope there. The policy is linearised once per update; each product is
-then one linear pass forward and one back.
+exactly, because the gradient of KL vanishes there (Gauss–Newton). The policy is linearised once per
+update; each product is then one linear pass forward and one back.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.core.types import Tree
 from ssmarl.nets.gaussian import Gaussian
-
-Tree = Any
 
 
 def fisher_product(
@@ -32,14 +30,14 @@ def fisher_product(
         weight: of each observation of the batch.
         damping: added to the diagonal.
     """
-    now, push = jax.linearize(policy, params)
-    pull = jax.linear_transpose(push, params)
+    now, jvp = jax.linearize(policy, params)
+    vjp = jax.linear_transpose(jvp, params)
     precision = weight[..., None] * jnp.exp(-2 * now.log_std)
     spread = 2.0 * weight.sum()
 
     def product(x: Tree) -> Tree:
-        moved = push(x)
-        (curved,) = pull(Gaussian(precision * moved.mean, spread * moved.log_std))
+        moved = jvp(x)
+        (curved,) = vjp(Gaussian(precision * moved.mean, spread * moved.log_std))
         return jax.tree.map(lambda h, v: h + damping * v, curved, x)
 
     return product

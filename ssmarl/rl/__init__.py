@@ -1,1 +1,1 @@
-"""From episodes to advantages."""
+"""Reinforcement learning: rollouts, advantages, critics, and the likelihood-ratio estimator."""

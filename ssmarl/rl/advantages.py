@@ -1,37 +1,96 @@
-"""Generalised advantage estimation, for the reward and for every cost alike."""
+"""Trajectories with values, advantages and returns: the data of every update from samples."""
 
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
+
+from ssmarl.core.types import Tree
+from ssmarl.env.env import Env, StepResult
+from ssmarl.nets.joint_policy import JointPolicy
+from ssmarl.rl.critics import Critics
+from ssmarl.rl.gae import gae
+from ssmarl.rl.rollout import Trajectory, rollout
+
+Signals = Callable[[StepResult], Float[Array, "E T A S"]]
+"""The signals to learn from: rewards, then costs, per agent."""
+RewardCredit = Literal["own", "team"]
+"""The reward that an agent is credited with: its own, or the team's sum (paper)."""
 
 
-def gae(
-    signal: Float[Array, "T *n"],
-    value: Float[Array, "T *n"],
-    next_value: Float[Array, "T *n"],
-    over: Bool[Array, "T *n"],
-    gamma: float,
+class AdvantageBatch(eqx.Module):
+    """One episode in every environment [E, T, …], with what the critics say about it."""
+
+    trajectory: Trajectory
+    observations: Any
+    """Before each step."""
+    final_observation: Any
+    """After the last step."""
+    critic_states: tuple[Tree, ...]
+    """The critics' recurrent states after each step."""
+    value: Float[Array, "E T1 A S"]
+    """Of every state, the final one included."""
+    advantage: Float[Array, "E T A S"]
+    returns: Float[Array, "E T A S"]
+
+
+def collect(
+    env: Env,
+    policy: JointPolicy,
+    critics: Critics,
+    keys: Array,
+    signals: Signals,
+    gammas: tuple[float, ...],
     lam: float,
-) -> tuple[Float[Array, "T *n"], Float[Array, "T *n"]]:
-    """Advantages and returns.
+) -> AdvantageBatch:
+    """One episode per key, with advantages of every signal under its own discount."""
+    trajectory, last = jax.vmap(lambda key: rollout(env, policy, key))(keys)
+    observe = jax.vmap(lambda state: policy.observe(env, state))
+    observations = jax.vmap(observe)(append_final(trajectory.state, last))
+    value, states = jax.vmap(lambda o: critics.unroll(o, env.params.num_agents))(observations)
+    signal = signals(trajectory.result)
+    done = jnp.broadcast_to(trajectory.result.truncated[..., None], signal.shape[:-1])
 
-    δ_t = signal_t + γ V(s_{t+1}) − V(s_t),   A_t = δ_t + γλ A_{t+1} within an episode.
+    def estimate(stream: int) -> tuple[Float[Array, "E T A"], Float[Array, "E T A"]]:
+        return jax.vmap(lambda s, v, d: gae(s, v[:-1], v[1:], d, gammas[stream], lam))(
+            signal[..., stream], value[..., stream], done
+        )
+
+    pairs = [estimate(stream) for stream in range(signal.shape[-1])]
+    advantage, returns = (jnp.stack(part, axis=-1) for part in zip(*pairs, strict=True))
+    final = jax.tree.map(lambda leaf: leaf[:, -1], observations)
+    observations, states = jax.tree.map(lambda leaf: leaf[:, :-1], (observations, states))
+    return AdvantageBatch(trajectory, observations, final, states, value, advantage, returns)
+
+
+def append_final(run: Tree, final: Tree) -> Tree:
+    """[E, T, …] and the final value [E, …] → [E, T + 1, …]."""
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y[:, None]], axis=1), run, final)
+
+
+def reward_and_costs(
+    credit: RewardCredit, *, collision_reward: float = 0.0, costs: bool = True
+) -> Signals:
+    """The reward that each agent is credited with, then every cost.
 
     Args:
-        signal: reward or cost of each step.
-        value: V of the state before the step.
-        next_value: V of the state it led to, *before* any fresh start: an episode cut off by its
-            time limit is bootstrapped, because the world would have gone on.
-        over: the episode was cut off after this step; nothing of the next one flows back.
-        gamma: discount.
-        lam: trade-off between bias (0) and variance (1).
+        credit: own reward or the team's.
+        collision_reward: added to the reward for every contact.
+        costs: include them.
     """
-    delta = signal + gamma * next_value - value
 
-    def back(later: Float[Array, "*n"], now: tuple) -> tuple:
-        delta, over = now
-        advantage = delta + gamma * lam * jnp.where(over, 0.0, later)
-        return advantage, advantage
+    def signals(result: StepResult) -> Float[Array, "E T A S"]:
+        reward = credited(result.reward + collision_reward * result.contacts, credit)[..., None]
+        return jnp.concatenate([reward, result.cost], axis=-1) if costs else reward
 
-    _, advantage = jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, over), reverse=True)
-    return advantage, advantage + value
+    return signals
+
+
+def credited(reward: Float[Array, "*n A"], credit: RewardCredit) -> Float[Array, "*n A"]:
+    """Each agent's own reward, or the team's sum."""
+    if credit == "own":
+        return reward
+    return jnp.broadcast_to(reward.sum(axis=-1, keepdims=True), reward.shape)

@@ -1,45 +1,48 @@
-"""Whole episodes of a stochastic team, recorded for an update.
+"""Rollouts: whole episodes of a stochastic joint policy.
 
-States are stored, not what is seen of them: that is several times as large, and made anew where it
-is needed. Every rollout is one whole episode from a fresh start, so nothing is carried from one
-iteration to the next but the parameters.
+States are stored, not observations: those are several times as large, and recomputed where they are
+needed. Every rollout is one whole episode from a fresh start, so nothing but parameters is carried
+from one iteration to the next.
 """
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from ssmarl.nets.team import Memory, Team
-from ssmarl.types import Key
-from ssmarl.world.env import Env, Outcome
-from ssmarl.world.state import WorldState
+from ssmarl.core.types import Key, Tree
+from ssmarl.env.env import Env, StepResult
+from ssmarl.env.state import EnvState
+from ssmarl.nets.joint_policy import JointPolicy
 
 
-class Rollout(eqx.Module):
-    """One episode, or one step of it."""
+class Trajectory(eqx.Module):
+    """One episode [T, …], or several [E, T, …]."""
 
-    state: WorldState
+    state: EnvState
     """Before each step."""
-    memory: Memory
-    """The actors' memory before each step."""
-    action: Float[Array, "*T A 2"]
+    recurrent: Tree
+    """The actors' recurrent state before each step."""
+    action: Float[Array, "*T A U"]
     log_prob: Float[Array, "*T A"]
-    outcome: Outcome
+    result: StepResult
+    """Of each step."""
 
 
-def play(env: Env, team: Team, key: Key, *, noise: bool = True) -> tuple[Rollout, WorldState]:
-    """One episode, and the state in which it was cut off. Without noise, means are the actions."""
+def rollout(
+    env: Env, policy: JointPolicy, key: Key, *, noise: bool = True
+) -> tuple[Trajectory, EnvState]:
+    """One episode, and its final state. Without noise, actions are the means."""
     start_key, noise_key = jax.random.split(key)
 
     def step(carry: tuple, key: Key) -> tuple:
-        state, memory = carry
-        policy, new_memory = team(team.observe(env, state), memory)
-        action = policy.sample(key) if noise else policy.mean
-        new_state, outcome = env.step(state, action)
-        row = Rollout(state, memory, action, policy.log_prob(action), outcome)
-        return (new_state, new_memory), row
+        state, recurrent = carry
+        distribution, new_recurrent = policy(policy.observe(env, state), recurrent)
+        action = distribution.sample(key) if noise else distribution.mean
+        new_state, result = env.step(state, action)
+        row = Trajectory(state, recurrent, action, distribution.log_prob(action), result)
+        return (new_state, new_recurrent), row
 
-    start = (env.reset(start_key), team.blank(env.world.num_agents))
-    keys = jax.random.split(noise_key, env.world.episode_length)
-    (last, _), rollout = jax.lax.scan(step, start, keys)
-    return rollout, last
+    start = (env.reset(start_key), policy.initial_state(env.params.num_agents))
+    keys = jax.random.split(noise_key, env.params.episode_length)
+    (last, _), trajectory = jax.lax.scan(step, start, keys)
+    return trajectory, last

@@ -14,18 +14,20 @@ from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
 from ssmarl.cli.main import main, parse
 from ssmarl.cli.train import Train
-from ssmarl.world.constraints import CONSTRAINTS
-from ssmarl.world.scenarios import SCENARIOS
+from ssmarl.env.costs import COSTS
+from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.train.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent.parent
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "my_scenario.py"
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "extending" / "scenario.py"
 
 
 def test_list_names_everything(capsys):
     assert main(["list"]) == 0
     output = capsys.readouterr().out
-    for name in (*SCENARIOS, *CONSTRAINTS):
+    for name in (*SCENARIOS, *COSTS, *DYNAMICS, *RECIPES):
         assert name in output
 
 
@@ -83,8 +85,8 @@ def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, caps
         ("simulate --out tests", "must end in"),
         ("bench --only fly", "fly"),
         ("bench --only", "--only names nothing"),
-        ("bench --json tests", "not writable"),
-        ("bench --json nowhere/bench.json", "no such folder"),
+        ("bench --json tests", "cannot be written"),
+        ("bench --json nowhere/bench.json", "does not exist"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(args, message, capsys):
@@ -98,7 +100,11 @@ def test_wrong_input_is_one_line_and_status_2(args, message, capsys):
 
 def test_wrong_types_from_python_are_refused_without_the_type_checker():
     """Tests check every annotation; a user's program does not, and gets the same clear error."""
-    for call in ("num_agents=2.5", "goal_edges='all'", "search=ssmarl.Search(method='fast')"):
+    for call in (
+        "num_agents=2.5",
+        "goal_edges='all'",
+        "neighbor_config=ssmarl.NeighborConfig(method='fast')",
+    ):
         program = f"import ssmarl; ssmarl.make('navigation', **dict({call}))"
         result = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -128,7 +134,7 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
 
 
 TINY = ["--num-agents", "2", "--num-obstacles", "1", "--episode-length", "6", "--steps", "48"]
-TINY += ["--set", "environments=4", "chunk=3", "actor.memory=4", "actor.graph.widths=[4,8]"]
+TINY += ["--set", "num_envs=4", "chunk=3", "actor.recurrent_size=4", "actor.encoder.widths=[4,8]"]
 
 
 def test_switches_have_a_plain_form():
@@ -167,7 +173,7 @@ def test_train_eval_plot_and_render_one_after_the_other(tmp_path, capsys):
 def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
     args = [
         "--scenario",
-        f"{ROOT / 'examples' / 'my_scenario.py'}:rendezvous",
+        f"{ROOT / 'examples' / 'extending' / 'scenario.py'}:rendezvous",
         "--out",
         str(tmp_path / "run"),
     ]
@@ -182,24 +188,31 @@ def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
         (["train", "--preset", "best"], "choose from default, paper"),
         (["train", "--algo", "magic"], "choose from ssmarl"),
         (["train", "--set", "delta=1"], "choose from"),
-        (["train", "--set", "step.delta=fast"], "a number"),
+        (["train", "--set", "trust_region.delta=fast"], "a number"),
         (["train", "--cost-limit", "1", "--constraint", "speed=1"], "exclude"),
         (["train", "--constraint", "luck=1"], "choose from"),
         (["train", "--num-agents", "0"], "num_agents is 0"),
         (["train", "--steps", "0"], "steps is 0"),
         (["train", "--resume", "nowhere"], "no run directory"),
+        (["train", "--recipe", "soup"], "choose from navigation"),
+        (["train", "--recipe", "line", "--preset", "paper"], "leave out"),
+        (["train", "--dynamics", "boat"], "choose from double_integrator, unicycle"),
+        (["train", "--load", "nowhere.py"], "no such file"),
         (["train", "--init", "nowhere", "--steps", "1"], "no such run directory"),
-        (["train", "--action-limit", "wide"], "a number, none or auto"),
-        (["train", "--room"], "at least one value"),
-        (["train", "--set", "actor.graph.heads=3"], "it must divide"),
-        (["train", "--set", "actor.graph.widths=[]"], "widths is ()"),
-        (["train", "--set", "actor.memory=0"], "memory is 0"),
-        (["train", "--set", "value.minibatches=0"], "minibatches is 0"),
-        (["train", "--set", "path.foresight.patience=0"], "patience is 0"),
-        (["train", "--set", "path.ways.cell=0"], "cell is 0"),
-        (["train", "--set", "step.delta=-1"], "delta is -1"),
-        (["train", "--set", "actor.recurrence=rnn"], "lstm, gru, none"),
-        (["train", "--set", "cost_scope=team", "share=false"], "cost_scope=team"),
+        (["train", "--action-limit", "wide"], "action-limit"),
+        (["train", "--side-scale"], "at least one value"),
+        (["train", "--set", "actor.encoder.heads=3"], "it must divide"),
+        (["train", "--set", "actor.encoder.widths=[]"], "widths is ()"),
+        (["train", "--set", "actor.recurrent_size=0"], "recurrent_size is 0"),
+        (["train", "--set", "critics.minibatches=0"], "minibatches is 0"),
+        (["train", "--set", "analytic.urgency_window=0"], "urgency_window is 0"),
+        (["train", "--set", "analytic.geodesic_grid.cell=0"], "cell is 0"),
+        (["train", "--set", "trust_region.delta=-1"], "delta is -1"),
+        (["train", "--set", "actor.recurrent=rnn"], "lstm, gru, none"),
+        (
+            ["train", "--set", "cost_aggregation=team", "share_parameters=false"],
+            "cost_aggregation=team",
+        ),
         (["eval", "."], "no policy.safetensors there yet"),
         (["eval", "nowhere"], "no such run directory"),
         (["eval", "pretrained:nothing"], "pretrained:nothing"),

@@ -1,7 +1,5 @@
 """The networks: any number of agents, no order, no padding; and they feel where things are."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,29 +7,30 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.nets.actor import Actor
-from ssmarl.nets.encoding import Encoding, encode
+from ssmarl.env.graph import Edges
+from ssmarl.nets.actor import RecurrentActorConfig
+from ssmarl.nets.edge_features import EdgeFeatureConfig, edge_features
 from ssmarl.nets.gaussian import Gaussian, kl_divergence
+from ssmarl.nets.gnn import GraphEncoder, GraphEncoderConfig
 from ssmarl.nets.layers import orthogonal
-from ssmarl.nets.message_passing import GraphNet, GraphNetConfig
-from ssmarl.world.graph import Edges
+from tests.helpers import replace
 
 KEY = jax.random.key(0)
-ACTOR = Actor(np.random.default_rng(0))
+ACTOR = RecurrentActorConfig().build(np.random.default_rng(0))
 ACT = eqx.filter_jit(lambda actor, graph, memory: actor(graph, memory))
 
 
 def moving(env, seed=0):
     keys = jax.random.split(jax.random.key(seed))
     state = jax.jit(env.reset)(keys[0])
-    return dataclasses.replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
+    return replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
 
 
 @pytest.mark.parametrize(("agents", "obstacles"), [(1, 0), (1, 1), (3, 3), (40, 40), (300, 300)])
 def test_the_same_weights_run_at_any_size(agents, obstacles):
     env = ssmarl.make("navigation", agents, num_obstacles=obstacles)
     graph = jax.jit(env.graph)(moving(env))
-    action, memory = ACT(ACTOR, graph, ACTOR.blank(agents))
+    action, memory = ACT(ACTOR, graph, ACTOR.initial_state(agents))
     assert action.mean.shape == (agents, 2)
     assert memory.hidden.shape == (agents, 64)
     assert np.isfinite(np.asarray(action.mean)).all()
@@ -42,11 +41,13 @@ def test_padding_changes_nothing():
     results = []
     for slots in (4, 9):
         env = ssmarl.make(
-            "navigation", 10, search=ssmarl.Search(agent_slots=slots, obstacle_slots=slots)
+            "navigation",
+            10,
+            neighbor_config=ssmarl.NeighborConfig(agent_slots=slots, obstacle_slots=slots),
         )
         graph = jax.jit(env.graph)(moving(env, 3))
         assert int(graph.overflow) == 0
-        results.append(ACT(ACTOR, graph, ACTOR.blank(10))[0].mean)
+        results.append(ACT(ACTOR, graph, ACTOR.initial_state(10))[0].mean)
     np.testing.assert_allclose(*results, atol=1e-5)
 
 
@@ -54,7 +55,7 @@ def test_the_order_of_agents_and_obstacles_changes_nothing():
     env = ssmarl.make("navigation", 8)
     state = moving(env, 1)
     order = jax.random.permutation(KEY, 8)
-    shuffled = dataclasses.replace(
+    shuffled = replace(
         state,
         position=state.position[order],
         velocity=state.velocity[order],
@@ -62,7 +63,7 @@ def test_the_order_of_agents_and_obstacles_changes_nothing():
         obstacle=state.obstacle[order[::-1]],
     )
     graph = jax.jit(env.graph)
-    memory = ACTOR.blank(8)
+    memory = ACTOR.initial_state(8)
     one = ACT(ACTOR, graph(state), memory)[0].mean
     other = ACT(ACTOR, graph(shuffled), memory)[0].mean
     np.testing.assert_allclose(one[order], other, atol=1e-5)
@@ -77,12 +78,10 @@ def test_two_rounds_of_messages_reach_two_links_far():
     }
     env = ssmarl.make(layout=layout)
     state = env.reset(KEY)
-    memory = ACTOR.blank(4)
+    memory = ACTOR.initial_state(4)
 
     def first_action(mover):
-        faster = dataclasses.replace(
-            state, velocity=state.velocity.at[mover].set(jnp.array([0.5, 0.5]))
-        )
+        faster = replace(state, velocity=state.velocity.at[mover].set(jnp.array([0.5, 0.5])))
         return np.asarray(ACT(ACTOR, env.graph(faster), memory)[0].mean[0])
 
     still = np.asarray(ACT(ACTOR, env.graph(state), memory)[0].mean[0])
@@ -107,37 +106,41 @@ def ahead(side):
 def test_the_rich_encoding_feels_left_from_right():
     """What reaches the memory differs clearly between the two, many times more than raw edges."""
     graphs = ahead(1), ahead(-1)
-    see = eqx.filter_jit(lambda net, graph: net(graph)[0][0])
+    see = eqx.filter_jit(lambda net, graph: net(graph)[0])
 
-    def difference(encoding):
+    def difference(features):
         shares = []
         for seed in range(10):
-            net = GraphNet(np.random.default_rng(seed), GraphNetConfig(encoding=encoding))
+            net = GraphEncoder(np.random.default_rng(seed), GraphEncoderConfig(edges=features))
             left, right = (np.asarray(see(net, graph)) for graph in graphs)
             shares.append(np.linalg.norm(left - right) / np.linalg.norm(left))
         return np.mean(shares)
 
-    rich, raw = difference(Encoding()), difference(Encoding(rich=False, radius=False))
+    rich, raw = (
+        difference(EdgeFeatureConfig()),
+        difference(EdgeFeatureConfig(rich=False, radius=False)),
+    )
     assert rich > 0.05
     assert rich > 1.5 * raw
 
 
-def test_with_ahead_the_encoding_tells_who_will_be_met():
-    """Two that come nearer equally fast, one to meet, one to miss: only in the bumps of the closest
+def test_with_a_horizon_the_features_tell_who_will_be_met():
+    """Two that come nearer equally fast, one to meet, one to miss: only in the rbf of the closest
     approach do they differ by much, and those are as computed by hand."""
-    encoding = Encoding(ahead=0.8)
+    config = EdgeFeatureConfig(horizon=0.8)
     feature = jnp.array([[[0.6, 0.0, -1.0, 0.0], [0.6, 0.0, -1.0, 1.0]]])
-    edges = Edges(feature, jnp.zeros((1, 2), int), jnp.full((1, 2), 0.1), jnp.ones((1, 2), bool))
-    met, missed = np.asarray(encode(encoding, edges, goals=False))[0]
-    assert met.shape == (encoding.size,)
-    bumps = slice(4 + 11 + 3 + 2, 4 + 11 + 3 + 2 + 3)
-    np.testing.assert_allclose(met[bumps], 1.0, atol=1e-3)
+    present = jnp.ones((1, 2), bool)
+    edges = Edges(feature, jnp.zeros((1, 2), int), jnp.full((1, 2), 0.1), present, present)
+    met, missed = np.asarray(edge_features(config, edges, goals=False))[0]
+    assert met.shape == (config.size(4),)
+    rbf = slice(4 + 11 + 3 + 2, 4 + 11 + 3 + 2 + 3)
+    np.testing.assert_allclose(met[rbf], 1.0, atol=1e-3)
     # Nearest after 0.3 s, 0.3·√2 m away.
     np.testing.assert_allclose(missed[4 + 11], 0.3 / 0.8, atol=1e-3)
     np.testing.assert_allclose(missed[4 + 12 : 4 + 14], [0.3, 0.3], atol=1e-3)
-    expected = np.exp(-2 * (0.3 / np.array(encoding.bumps)) ** 2)
-    np.testing.assert_allclose(missed[bumps], expected, atol=1e-3)
-    plain = encode(Encoding(), edges, goals=False)
+    expected = np.exp(-2 * (0.3 / np.array(config.rbf_widths)) ** 2)
+    np.testing.assert_allclose(missed[rbf], expected, atol=1e-3)
+    plain = edge_features(EdgeFeatureConfig(), edges, goals=False)
     np.testing.assert_array_equal(plain[..., :15], np.stack([met, missed])[None, :, :15])
 
 
@@ -146,7 +149,7 @@ def test_far_goals_look_like_nearer_ones_in_the_same_direction():
         env = ssmarl.make(
             layout={"agents": [[0, 0]], "goals": [[distance, 0.0]], "side": 4 * distance}
         )
-        return np.asarray(ACT(ACTOR, env.graph(env.reset(KEY)), ACTOR.blank(1))[0].mean)
+        return np.asarray(ACT(ACTOR, env.graph(env.reset(KEY)), ACTOR.initial_state(1))[0].mean)
 
     np.testing.assert_allclose(action(3.0), action(30.0), atol=1e-6)
     assert np.abs(action(0.5) - action(30.0)).max() > 1e-4
@@ -157,8 +160,9 @@ def test_how_large_a_scenario_draws_its_goals_is_not_seen():
     feature, source = jnp.array([[[0.3, 0.1, -1.0, 0.0]]]), jnp.zeros((1, 1), int)
 
     def seen(radius, goals):
-        edges = Edges(feature, source, jnp.full((1, 1), radius), jnp.ones((1, 1), bool))
-        return np.asarray(encode(Encoding(), edges, goals=goals))
+        present = jnp.ones((1, 1), bool)
+        edges = Edges(feature, source, jnp.full((1, 1), radius), present, present)
+        return np.asarray(edge_features(EdgeFeatureConfig(), edges, goals=goals))
 
     np.testing.assert_array_equal(seen(0.02, goals=True), seen(0.1, goals=True))
     assert np.abs(seen(0.02, goals=False) - seen(0.1, goals=False)).max() > 0.5
@@ -167,7 +171,7 @@ def test_how_large_a_scenario_draws_its_goals_is_not_seen():
 def test_attention_is_a_distribution_over_present_edges():
     env = ssmarl.make("navigation", 6)
     graph = jax.jit(env.graph)(moving(env, 2))
-    _, attention = eqx.filter_jit(ACTOR.graph_net)(graph)
+    _, attention = eqx.filter_jit(ACTOR.encoder.messages)(graph)
     mask = np.concatenate([graph.agents.mask, graph.obstacles.mask, graph.goals.mask], axis=1)
     assert len(attention) == 2
     for weights in attention:

@@ -1,7 +1,5 @@
 """Readers and actors of the baselines, each against its formula written out plainly."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,21 +7,23 @@ import numpy as np
 import pytest
 
 import ssmarl
+from ssmarl.algos.ppo import mappo_actor, mappo_critic
+from ssmarl.env.observation import observe
+from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.layers import LayerNorm
-from ssmarl.nets.recurrent import RecurrentActorConfig, RecurrentCriticConfig
-from ssmarl.nets.tem import Chain, TemConfig, Transformer, deliver, silenced
-from ssmarl.nets.unimp import Attention, Unimp, UnimpConfig
-from ssmarl.nets.vector import VectorConfig
-from ssmarl.world.observation import observe
+from ssmarl.nets.tem import Chain, TemActorConfig, Transformer, deliver, without_messages
+from ssmarl.nets.unimp import Attention, UnimpEncoder, UnimpEncoderConfig
+from ssmarl.nets.vector import VectorEncoderConfig
+from tests.helpers import replace
 
 KEY = jax.random.key(0)
-SMALL_TEM = TemConfig(size=8, attention_heads=2, memory=4)
+SMALL_TEM = TemActorConfig(size=8, attention_heads=2, recurrent_size=4)
 
 
 def moving(env, seed=0):
     keys = jax.random.split(jax.random.key(seed))
     state = jax.jit(env.reset)(keys[0])
-    return dataclasses.replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
+    return replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
 
 
 def test_layer_norm_by_hand():
@@ -76,8 +76,8 @@ def test_informarl_vertices_are_what_the_world_holds():
         }
     )
     state = env.reset(KEY)
-    state = dataclasses.replace(state, velocity=jnp.array([[1.0, 0.0], [0.0, 0.5]]))
-    reader = Unimp(np.random.default_rng(0), UnimpConfig())
+    state = replace(state, velocity=jnp.array([[1.0, 0.0], [0.0, 0.5]]))
+    reader = UnimpEncoder(np.random.default_rng(0), UnimpEncoderConfig())
     read = eqx.filter_jit(lambda state: reader.vertices(env.graph(state)))
     vertex, present = (np.asarray(x) for x in read(state))
     mine = vertex[0][present[0]][:, :6]
@@ -93,9 +93,11 @@ def test_informarl_vertices_are_what_the_world_holds():
 @pytest.mark.parametrize(
     "config",
     [
-        RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8), memory=4),
+        RecurrentActorConfig(UnimpEncoderConfig(hidden=4, width=8), recurrent_size=4),
         # The mean of all vertices: only those that are there.
-        RecurrentActorConfig(reader=UnimpConfig(hidden=4, out=8, pool=True), memory=4, gain=1.0),
+        RecurrentActorConfig(
+            UnimpEncoderConfig(hidden=4, width=8, pool=True), recurrent_size=4, head_gain=1.0
+        ),
         SMALL_TEM,
     ],
     ids=["unimp", "pooled", "tem"],
@@ -106,7 +108,7 @@ def test_order_and_padding_change_nothing(config):
     actor = config.build(np.random.default_rng(0))
     state = moving(env, 1)
     order = jax.random.permutation(KEY, 6)
-    shuffled = dataclasses.replace(
+    shuffled = replace(
         state,
         position=state.position[order],
         velocity=state.velocity[order],
@@ -117,35 +119,35 @@ def test_order_and_padding_change_nothing(config):
         lambda env, state: (
             actor.unroll(
                 jax.tree.map(lambda x: jnp.stack([x] * 3), actor.observe(env, state)),
-                actor.blank(6),
+                actor.initial_state(6),
             )[0].mean
         )
     )
     plain = act(env, state)
     np.testing.assert_allclose(act(env, shuffled), plain[:, order], atol=1e-5)
-    narrow = dataclasses.replace(env, search=ssmarl.Search(agent_slots=3, obstacle_slots=4))
+    narrow = replace(env, neighbor_config=ssmarl.NeighborConfig(agent_slots=3, obstacle_slots=4))
     assert int(narrow.graph(state).overflow) == 0
     assert narrow.graph(state).agents.mask.shape[1] < env.graph(state).agents.mask.shape[1]
     np.testing.assert_allclose(act(narrow, state), plain, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "config", [RecurrentActorConfig(reader=VectorConfig(out=8), memory=4), SMALL_TEM]
+    "config", [RecurrentActorConfig(VectorEncoderConfig(width=8), recurrent_size=4), SMALL_TEM]
 )
 def test_unrolling_is_stepping(config):
     env = ssmarl.make("navigation", 3)
-    actor = config.for_world(env).build(np.random.default_rng(0))
+    actor = config.for_env(env).build(np.random.default_rng(0))
     states = [moving(env, seed) for seed in range(4)]
     seen = [jax.jit(lambda state: actor.observe(env, state))(state) for state in states]
-    memory, means = actor.blank(3), []
+    memory, means = actor.initial_state(3), []
     act = eqx.filter_jit(actor)
     for moment in seen:
         policy, memory = act(moment, memory)
         means.append(policy.mean)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *seen)
-    policy, trace = eqx.filter_jit(actor.unroll)(stacked, actor.blank(3))
+    policy, trace = eqx.filter_jit(actor.unroll)(stacked, actor.initial_state(3))
     np.testing.assert_allclose(policy.mean, jnp.stack(means), atol=1e-5)
-    np.testing.assert_array_equal(policy.log_std, act(seen[0], actor.blank(3))[0].log_std)
+    np.testing.assert_array_equal(policy.log_std, act(seen[0], actor.initial_state(3))[0].log_std)
     for last, whole in zip(jax.tree.leaves(memory), jax.tree.leaves(trace), strict=True):
         np.testing.assert_allclose(last, whole[-1], atol=1e-5)
 
@@ -153,17 +155,17 @@ def test_unrolling_is_stepping(config):
 def test_vector_networks_read_the_whole_world_and_only_their_own():
     env = ssmarl.make("navigation", 3)
     state = moving(env)
-    actor = RecurrentActorConfig().for_world(env).build(np.random.default_rng(0))
+    actor = mappo_actor().for_env(env).build(np.random.default_rng(0))
     np.testing.assert_array_equal(actor.observe(env, state), observe(env, state))
     with pytest.raises(ssmarl.InputError, match="as many agents and obstacles"):
         actor.observe(ssmarl.make("navigation", 4), moving(ssmarl.make("navigation", 4)))
     # A central critic also sees where the others are to go; the actor does not.
-    critic = RecurrentCriticConfig().for_world(env).build(np.random.default_rng(0), 1)
-    other = dataclasses.replace(state, target=state.target.at[2].add(1.0))
+    critic = mappo_critic().for_env(env).build(np.random.default_rng(0), 1)
+    other = replace(state, target=state.target.at[2].add(1.0))
     first, second = (observe(env, s)[None] for s in (state, other))
-    value, moved = (critic.unroll(x, critic.blank(3))[0][0, 0] for x in (first, second))
+    value, moved = (critic.unroll(x, critic.initial_state(3))[0][0, 0] for x in (first, second))
     assert abs(float(value[0] - moved[0])) > 1e-5
-    act, again = (actor.unroll(x, actor.blank(3))[0].mean[0, 0] for x in (first, second))
+    act, again = (actor.unroll(x, actor.initial_state(3))[0].mean[0, 0] for x in (first, second))
     np.testing.assert_array_equal(act, again)
 
 
@@ -202,10 +204,10 @@ def test_messages_reach_their_receivers_chains_and_nobody_else():
     receiver = np.zeros((3, slots + 1))
     receiver[0, 0] = receiver[2, 0] = 0.9  # 0 and 2 send to their only neighbour, 1
     receiver[1, slots] = 0.9  # 1 sends to nobody
-    held = jnp.zeros((3, 2), bool).at[1, 1].set(True)
-    chain = Chain(jnp.full((3, 2, 3), 7.0), held)
+    present = jnp.zeros((3, 2), bool).at[1, 1].set(True)
+    chain = Chain(jnp.full((3, 2, 3), 7.0), present)
     after = deliver(chain, message, jnp.asarray(receiver), graph)
-    np.testing.assert_array_equal(after.held, [[False, False], [True, True], [False, False]])
+    np.testing.assert_array_equal(after.present, [[False, False], [True, True], [False, False]])
     np.testing.assert_allclose(after.message[1, 1], [0.5, 0.0, 0.5])  # the mean of both
     np.testing.assert_allclose(after.message[1, 0], 7.0)  # moved up
     np.testing.assert_allclose(after.message[0], 7.0)
@@ -216,13 +218,13 @@ def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
     env = line_of_three()
     actor = SMALL_TEM.build(np.random.default_rng(1))
     # Everybody always sends; with these weights agent 1 sends to agent 0.
-    actor = eqx.tree_at(lambda a: a.messenger.nobody, actor, jnp.asarray(-1e3))
+    actor = eqx.tree_at(lambda a: a.messenger.silence, actor, jnp.asarray(-1e3))
     act = eqx.filter_jit(actor)
     state = env.reset(KEY)
-    faster = dataclasses.replace(state, velocity=state.velocity.at[2].set(jnp.array([0.0, 3.0])))
+    faster = replace(state, velocity=state.velocity.at[2].set(jnp.array([0.0, 3.0])))
 
     def means(state):
-        graph, memory, rows = jax.jit(env.graph)(state), actor.blank(3), []
+        graph, memory, rows = jax.jit(env.graph)(state), actor.initial_state(3), []
         for _ in range(4):
             policy, memory = act(graph, memory)
             rows.append(np.asarray(policy.mean[0]))
@@ -231,8 +233,8 @@ def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
     difference = np.abs(means(faster) - means(state)).max(axis=1)
     assert difference[0] < 1e-6
     assert difference[1] > 1e-4
-    memory = actor.blank(3)
+    memory = actor.initial_state(3)
     for _ in range(2):
         _, memory = act(jax.jit(env.graph)(state), memory)
-    assert bool(memory.chain.held.any())
-    assert not bool(silenced(memory).chain.held.any())
+    assert bool(memory.chain.present.any())
+    assert not bool(without_messages(memory).chain.present.any())

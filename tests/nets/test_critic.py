@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.nets.critic import Critic, CriticConfig, GraphAggregation
+from ssmarl.nets.aggregation import GraphAggregation, TeamGraphEncoderConfig
+from ssmarl.nets.critic import Critic, CriticConfig
 
 KEY = jax.random.key(0)
 
@@ -30,8 +31,10 @@ def test_values_have_one_column_per_stream(agents):
     env = ssmarl.make("navigation", agents)
     graph = jax.jit(env.graph)(env.reset(KEY))
     for own_vertex in (True, False):
-        critic = Critic(np.random.default_rng(0), 3, CriticConfig(own_vertex=own_vertex))
-        value, _ = eqx.filter_jit(critic)(graph, critic.blank(agents))
+        config = CriticConfig(encoder=TeamGraphEncoderConfig(own_vertex=own_vertex))
+        critic = Critic(np.random.default_rng(0), 3, config)
+        once = jax.tree.map(lambda leaf: leaf[None], graph)
+        value = eqx.filter_jit(critic.unroll)(once, critic.initial_state(agents))[0][0]
         assert value.shape == (agents, 3)
         alike = np.allclose(value, value[:1])
         assert alike == (not own_vertex or agents == 1)

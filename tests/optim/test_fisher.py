@@ -7,17 +7,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import ssmarl
-from ssmarl.nets.actor import Actor, ActorConfig
-from ssmarl.nets.encoding import Encoding
+from ssmarl.nets.actor import RecurrentActorConfig
+from ssmarl.nets.edge_features import EdgeFeatureConfig
 from ssmarl.nets.gaussian import Gaussian, kl_divergence
-from ssmarl.nets.message_passing import GraphNetConfig
+from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.optim.fisher import fisher_product
 
-SMALL = ActorConfig(
-    graph=GraphNetConfig(
-        embedding=2, hidden=3, widths=(4, 4), message=4, encoding=Encoding(bumps=(0.4,))
+SMALL = RecurrentActorConfig(
+    GraphEncoderConfig(
+        embedding=2, hidden=3, widths=(4, 4), message=4, edges=EdgeFeatureConfig(rbf_widths=(0.4,))
     ),
-    memory=3,
+    recurrent_size=3,
 )
 
 
@@ -25,7 +25,7 @@ def test_products_equal_the_dense_hessian():
     """A whole small actor with LSTM, over two steps in time."""
     with jax.enable_x64(True):
         env = ssmarl.make("navigation", 3)
-        actor = Actor(np.random.default_rng(1), SMALL)
+        actor = SMALL.build(np.random.default_rng(1))
         state = jax.jit(env.reset)(jax.random.key(0))
         after, _ = jax.jit(env.step)(state, jnp.ones((3, 2)))
         graphs = [jax.jit(env.graph)(moment) for moment in (state, after)]
@@ -34,7 +34,7 @@ def test_products_equal_the_dense_hessian():
 
         def policy(params):
             actor = eqx.combine(params, static)
-            first, memory = actor(graphs[0], actor.blank(3))
+            first, memory = actor(graphs[0], actor.initial_state(3))
             second, _ = actor(graphs[1], memory)
             return Gaussian(jnp.concatenate([first.mean, second.mean]), first.log_std)
 

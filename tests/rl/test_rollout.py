@@ -6,19 +6,24 @@ import jax.numpy as jnp
 import numpy as np
 
 import ssmarl
-from ssmarl.nets.actor import ActorConfig
-from ssmarl.nets.critic import Critic
-from ssmarl.nets.team import Team
-from ssmarl.rl.chunks import before_each_step, chunk_length, first_of_chunks, in_chunks, in_passes
-from ssmarl.rl.rollout import play
-from ssmarl.rl.score import Sight
+from ssmarl.nets.actor import RecurrentActorConfig
+from ssmarl.nets.joint_policy import JointPolicy
+from ssmarl.rl.chunks import (
+    chunk_length,
+    first_of_chunks,
+    in_chunks,
+    minibatches,
+    states_before,
+)
+from ssmarl.rl.rollout import rollout
+from ssmarl.rl.samples import ObservationBatch
 
 KEY = jax.random.key(0)
 ENV = ssmarl.make("navigation", 3, episode_length=8)
-TEAM = Team.create(np.random.default_rng(0), ActorConfig())
+POLICY = JointPolicy.create(np.random.default_rng(0), RecurrentActorConfig())
 ENVS, STEPS = 4, 8
-PLAY = eqx.filter_jit(lambda team, keys: jax.vmap(lambda key: play(ENV, team, key))(keys))
-DATA, LAST = PLAY(TEAM, jax.random.split(KEY, ENVS))
+PLAY = eqx.filter_jit(lambda policy, keys: jax.vmap(lambda key: rollout(ENV, policy, key))(keys))
+DATA, LAST = PLAY(POLICY, jax.random.split(KEY, ENVS))
 
 
 def at(tree, *index):
@@ -28,48 +33,36 @@ def at(tree, *index):
 def test_steps_follow_each_other():
     step = jax.jit(jax.vmap(ENV.step))
     for t in range(STEPS):
-        after, outcome = step(at(DATA.state, slice(None), t), DATA.action[:, t])
+        after, result = step(at(DATA.state, slice(None), t), DATA.action[:, t])
         following = at(DATA.state, slice(None), t + 1) if t + 1 < STEPS else LAST
         np.testing.assert_allclose(after.position, following.position, atol=1e-5)
-        np.testing.assert_allclose(outcome.reward, DATA.outcome.reward[:, t], atol=1e-4)
-    np.testing.assert_array_equal(DATA.outcome.truncated, [[False] * 7 + [True]] * ENVS)
-    assert not np.asarray(DATA.memory.hidden[:, 0]).any()
-    assert np.asarray(DATA.memory.hidden[:, 1]).any()
+        np.testing.assert_allclose(result.reward, DATA.result.reward[:, t], atol=1e-4)
+    np.testing.assert_array_equal(DATA.result.truncated, [[False] * 7 + [True]] * ENVS)
+    assert not np.asarray(DATA.recurrent.hidden[:, 0]).any()
+    assert np.asarray(DATA.recurrent.hidden[:, 1]).any()
     assert not np.allclose(DATA.state.position[0, 0], DATA.state.position[1, 0])
 
 
 def test_replayed_chunks_equal_the_rollout():
     """From stored memories, chunk by chunk: the log-probabilities of the rollout."""
     graph = jax.jit(jax.vmap(jax.vmap(ENV.graph)))(DATA.state)
-    sight = Sight(in_chunks(graph, 4), first_of_chunks(DATA.memory, 4))
-    policy = eqx.filter_jit(sight.policy)(TEAM.actor)
+    batch = ObservationBatch(in_chunks(graph, 4), first_of_chunks(DATA.recurrent, 4))
+    policy = eqx.filter_jit(batch.distribution)(POLICY.actor)
     assert policy.mean.shape == (ENVS * 2, 4, 3, 2)
     log_prob = policy.log_prob(in_chunks(DATA.action, 4))
     np.testing.assert_allclose(log_prob, in_chunks(DATA.log_prob, 4), rtol=1e-3, atol=1e-4)
 
 
-def test_unrolled_critics_equal_single_steps():
-    critic = Critic(np.random.default_rng(0), 2)
-    graph = jax.jit(jax.vmap(ENV.graph))(at(DATA.state, 0, slice(0, 5)))
-    whole, trace = eqx.filter_jit(critic.unroll)(graph, critic.blank(3))
-    memory = critic.blank(3)
-    call = eqx.filter_jit(critic)
-    for t in range(5):
-        value, memory = call(at(graph, t), memory)
-        np.testing.assert_allclose(value, whole[t], atol=1e-5)
-        np.testing.assert_allclose(memory.hidden, trace.hidden[t], atol=1e-5)
-
-
 def test_passes_use_every_chunk_once_in_new_orders():
-    batches = np.asarray(in_passes(10, 3, 2, KEY))
+    batches = np.asarray(minibatches(10, 3, 2, KEY))
     assert batches.shape == (6, 5)
     passes = batches.reshape(3, 10)
     for row in passes:
         assert sorted(row) == list(range(10))
     assert not (passes[0] == passes[1]).all()
     # What does not divide is left for another pass; more parts than chunks are as many as chunks.
-    assert in_passes(7, 1, 2, KEY).shape == (2, 3)
-    assert in_passes(3, 2, 9, KEY).shape == (6, 1)
+    assert minibatches(7, 1, 2, KEY).shape == (2, 3)
+    assert minibatches(3, 2, 9, KEY).shape == (6, 1)
 
 
 def test_chunks_keep_time_and_memory_together():
@@ -77,15 +70,15 @@ def test_chunks_keep_time_and_memory_together():
     x = jnp.arange(2 * 6).reshape(2, 6)
     np.testing.assert_array_equal(in_chunks(x, 3), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
     np.testing.assert_array_equal(first_of_chunks(x, 3), [0, 3, 6, 9])
-    after = jax.tree.map(lambda leaf: leaf, DATA.memory)
-    before = before_each_step(after)
+    after = jax.tree.map(lambda leaf: leaf, DATA.recurrent)
+    before = states_before(POLICY.initial_state(3), after)
     assert not np.asarray(before.hidden[:, 0]).any()
     np.testing.assert_array_equal(before.hidden[:, 1:], after.hidden[:, :-1])
 
 
 def test_the_same_key_gives_the_same_rollout():
-    again, _ = PLAY(TEAM, jax.random.split(KEY, ENVS))
-    other, _ = PLAY(TEAM, jax.random.split(jax.random.key(1), ENVS))
+    again, _ = PLAY(POLICY, jax.random.split(KEY, ENVS))
+    other, _ = PLAY(POLICY, jax.random.split(jax.random.key(1), ENVS))
     np.testing.assert_array_equal(again.action, DATA.action)
     assert not np.allclose(other.action, DATA.action)
     assert jnp.isfinite(DATA.log_prob).all()

@@ -1,0 +1,108 @@
+"""Settings of SS-MARL, each with its source, and its presets."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ssmarl.algos.base import AlgorithmConfig, Preset
+from ssmarl.algos.limits import LimitConfig
+from ssmarl.core.config import FRACTION, check_ranges
+from ssmarl.core.errors import InputError
+from ssmarl.diffsim.rollout import AnalyticConfig
+from ssmarl.nets.actor import ActorConfig, RecurrentActorConfig
+from ssmarl.nets.aggregation import TeamGraphEncoderConfig
+from ssmarl.nets.critic import CriticConfig
+from ssmarl.nets.deadlock import DeadlockEscapeConfig
+from ssmarl.nets.edge_features import EdgeFeatureConfig
+from ssmarl.nets.gnn import GraphEncoderConfig
+from ssmarl.optim.trust_region import TrustRegionConfig
+from ssmarl.rl.critics import CriticFitConfig
+from ssmarl.rl.subproblem import CostAggregation
+
+
+@dataclass(frozen=True)
+class SsmarlConfig(AlgorithmConfig):
+    """Settings of SS-MARL. "Paper" is the appendix's table; the rest is measured (docs)."""
+
+    estimator: Literal["analytic", "likelihood_ratio"] = "analytic"
+    """Gradients through the differentiable world, or by likelihood ratios (paper)."""
+    update_order: Literal["pooled", "sequential"] = "pooled"
+    """With shared parameters: one step over all agents' samples, or one per agent in turn."""
+    cost_credit: Literal["own", "joint"] = "own"
+    """Costs that likelihood ratios attribute to an agent's actions: its own (paper), or everyone's.
+    Own costs are less noisy, but miss what agents do to each other; costs that all share need
+    joint. Analytic gradients always include what agents do to each other."""
+    cost_aggregation: CostAggregation = "mean"
+    """What a limit applies to: the agents' mean, each agent, or the team's sum. Agents with
+    separate updates (share_parameters=false, update_order=sequential) each have their own limit."""
+    fisher_fraction: float = 0.1
+    """Fraction of the chunks on which the Fisher matrix and the KL divergence are estimated."""
+    trust_region_decay: float = 0.3
+    """Fraction of the trust region's radius at the end of training (geometric): large steps learn
+    fast, small ones settle."""
+    limits: LimitConfig = LimitConfig()
+    actor: ActorConfig = RecurrentActorConfig(
+        encoder=GraphEncoderConfig(widths=(32, 64), edges=EdgeFeatureConfig(horizon=0.8)),
+        log_std=-1.5,
+        min_std=0.15,
+    )
+    deadlock_escape: DeadlockEscapeConfig = DeadlockEscapeConfig()
+    critics: CriticFitConfig = CriticFitConfig()
+    trust_region: TrustRegionConfig = TrustRegionConfig(delta=0.3, cg_iterations=8)
+    analytic: AnalyticConfig = AnalyticConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ranges(self, fisher_fraction=FRACTION, trust_region_decay=(1e-6, 1))
+        if (
+            self.estimator == "analytic"
+            and self.update_order == "sequential"
+            and self.share_parameters
+        ):
+            raise InputError(
+                "update_order=sequential with shared parameters needs estimator=likelihood_ratio"
+            )
+        if self.cost_credit == "joint" and not (
+            self.pooled and self.cost_aggregation != "per_agent"
+        ):
+            raise InputError(
+                "cost_credit=joint needs share_parameters=true, update_order=pooled, "
+                "cost_aggregation=mean or team"
+            )
+        if self.cost_aggregation == "team" and not self.pooled:
+            raise InputError(
+                "cost_aggregation=team needs share_parameters=true, update_order=pooled"
+            )
+
+    @property
+    def pooled(self) -> bool:
+        """One step over all agents' samples; otherwise every agent has its own."""
+        return self.share_parameters and self.update_order == "pooled"
+
+    @property
+    def limit_aggregation(self) -> CostAggregation:
+        """What the limits apply to."""
+        return self.cost_aggregation if self.pooled else "per_agent"
+
+
+_PAPER_GRAPH = GraphEncoderConfig(
+    edges=EdgeFeatureConfig(rich=False, radius=False, goal_bound=None)
+)
+PAPER = SsmarlConfig(
+    estimator="likelihood_ratio",
+    reward_credit="team",
+    fisher_fraction=1.0,
+    trust_region_decay=1.0,
+    limits=LimitConfig(
+        cost_decay=0.0, integral_gain=0.0, max_reduction=1.0, anneal_start=0.0, anneal_until=0.0
+    ),
+    actor=RecurrentActorConfig(encoder=_PAPER_GRAPH, mean_bound=None),
+    critics=CriticFitConfig(
+        critic=CriticConfig(encoder=TeamGraphEncoderConfig(graph=_PAPER_GRAPH, own_vertex=False)),
+        learning_rate=7e-3,
+        epochs=5,
+    ),
+    trust_region=TrustRegionConfig(delta=0.05, cg_iterations=10, first_fraction=0.05),
+)
+"""The paper to the letter: team reward, plain edge features, Graph Aggregation critics."""
+
+PRESETS = {"default": Preset(SsmarlConfig()), "paper": Preset(PAPER, unclipped=True)}

@@ -1,0 +1,1 @@
+"""Classical control, and safety filters around any policy."""

@@ -1,0 +1,135 @@
+"""Controllers by name: learned policies, classical control, and policies behind a safety filter.
+
+controller("pretrained:navigation")                 a learned policy
+controller("orca"), controller("cbf")               classical control
+controller("pretrained:navigation", filter="cbf")   learned, unsafe actions replaced
+"""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ssmarl.control.filters import FILTERS, filter_action, goal_controller
+from ssmarl.control.local_view import LocalView
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Count, Tree
+from ssmarl.env.costs import DEFAULT_CONSTRAINTS
+from ssmarl.env.env import Env
+from ssmarl.env.params import ACTION_LIMIT
+from ssmarl.env.state import EnvState
+from ssmarl.nets.deadlock import DeadlockEscapeConfig
+from ssmarl.policy import policy
+from ssmarl.policy.policy import Policy, PolicyMetadata
+
+
+class Classical(eqx.Module):
+    """Straight to the goals, as far as a safety filter allows."""
+
+    filter: str = eqx.field(static=True)
+
+    @property
+    def metadata(self) -> PolicyMetadata:
+        """What it is: a policy with nothing learned."""
+        return PolicyMetadata(
+            scenario="navigation",
+            num_agents=3,
+            goal_edges="target",
+            dynamics="double_integrator",
+            action_limit=ACTION_LIMIT,
+            action_bound="box",
+            constraints=DEFAULT_CONSTRAINTS,
+            num_actors=None,
+            actor=None,
+            deadlock_escape=DeadlockEscapeConfig(),
+            algorithm=self.filter,
+            steps=0,
+            seed=0,
+        )
+
+    @property
+    def attention(self) -> None:
+        """None: it has no attention."""
+        return
+
+    def initial_state(self, num_agents: int) -> Tree:
+        """Empty: it has no recurrent state."""
+        return ()
+
+    def observe(self, env: Env, state: EnvState) -> LocalView:
+        """The local view of every agent."""
+        return LocalView.of(env, state)
+
+    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
+        """Every agent's action."""
+        action, _ = filter_action(self.filter, observation, goal_controller(observation))
+        return action, recurrent
+
+
+class FilteredObservation(eqx.Module):
+    """What a policy and its filter read of a state."""
+
+    policy: Any
+    filter: LocalView
+
+    @property
+    def overflow(self) -> Count:
+        """Entities in range that found no slot."""
+        return self.filter.overflow
+
+
+class Filtered(eqx.Module):
+    """A policy whose actions are replaced by the nearest safe ones."""
+
+    policy: Policy | Classical
+    filter: str = eqx.field(static=True)
+
+    @property
+    def metadata(self) -> PolicyMetadata:
+        """The policy's own."""
+        return self.policy.metadata
+
+    @property
+    def attention(self) -> Any:
+        """The policy's own."""
+        return self.policy.attention
+
+    def initial_state(self, num_agents: int) -> Tree:
+        """The policy's own."""
+        return self.policy.initial_state(num_agents)
+
+    def observe(self, env: Env, state: EnvState) -> FilteredObservation:
+        """What both read of a state."""
+        return FilteredObservation(self.policy.observe(env, state), LocalView.of(env, state))
+
+    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
+        """Every agent's safe action, and the policy's new recurrent state."""
+        nominal, recurrent = self.policy.act(observation.policy, recurrent)
+        action, _ = filter_action(self.filter, observation.filter, nominal)
+        return action, recurrent
+
+
+Controller = Policy | Classical | Filtered
+
+
+def controller(name: str | Path, *, filter: str | None = None) -> Controller:
+    """A controller by name: orca, cbf, a run directory, a policy file, or `pretrained:NAME`."""
+    return with_filter(unfiltered(name), filter)
+
+
+def unfiltered(name: str | Path) -> Policy | Classical:
+    """The same without a safety filter."""
+    text = str(name)
+    return Classical(text) if text in FILTERS else policy.load(name)
+
+
+def with_filter(bare: Policy | Classical, filter: str | None) -> Controller:
+    """A controller behind a safety filter; None: as it is."""
+    if filter is None:
+        return bare
+    if filter not in FILTERS:
+        raise InputError(f"filter {filter!r}: choose from {', '.join(FILTERS)}")
+    if bare.metadata.goal_edges != "target":
+        raise InputError("filter: it needs agents that observe their own targets")
+    return Filtered(bare, filter)

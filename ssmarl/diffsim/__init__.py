@@ -1,0 +1,1 @@
+"""Analytic gradients through the differentiable world (APG)."""

@@ -1,0 +1,1 @@
+"""Safe MPE: scenario → state → neighbours → physics → costs → graph → environment."""

@@ -1,0 +1,96 @@
+"""Safety costs and the limits on them, as records.
+
+A cost is a function from a transition to one non-negative number per agent. A constraint is a cost
+with a limit on its expected sum per agent and episode. The function is part of the record: nothing
+is looked up by name after the record is made.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxtyping import Array, Float
+
+from ssmarl.core.errors import InputError
+from ssmarl.env.transition import Transition
+
+CostFunction = Callable[..., Float[Array, " A"]]
+"""(transition, **parameters) → cost per agent; parameters are keyword-only, with defaults."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A safety cost C_i^j of the paper."""
+
+    name: str
+    fn: CostFunction
+    """The true cost, by which limits are checked."""
+    surrogate: CostFunction | None = None
+    """A differentiable stand-in with the same parameters, for training by analytic gradients.
+    None: the cost itself is differentiated."""
+
+    @property
+    def parameters(self) -> dict[str, float | None]:
+        """The parameters of the cost and their defaults."""
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.fn).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+
+    @property
+    def summary(self) -> str:
+        """First line of the function's docstring."""
+        return (inspect.getdoc(self.fn) or "").partition("\n")[0]
+
+    def limit(self, limit: float | int, /, **params: float | int) -> "Constraint":
+        """The constraint that this cost stays below a limit, per agent and episode."""
+        return Constraint(self, limit, tuple(params.items()))
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """E[Σ_t cost] ≤ limit, per agent and episode (paper, Eq. 1)."""
+
+    cost: Cost
+    limit: float | int
+    params: tuple[tuple[str, float | int], ...] = ()
+
+    def __post_init__(self) -> None:
+        name = self.cost.name
+        if not _is_number(self.limit) or self.limit < 0:
+            raise InputError(f"limit {self.limit!r} of {name}: it must be finite, at least 0")
+        known = self.cost.parameters
+        for parameter, value in self.params:
+            if parameter not in known:
+                allowed = ", ".join(known) or "it has none"
+                raise InputError(f"parameter {parameter!r} of {name}: choose from {allowed}")
+            if not _is_number(value) or value < 0:
+                raise InputError(
+                    f"parameter {parameter} of {name} is {value!r}: it must be finite, at least 0"
+                )
+            if [given for given, _ in self.params].count(parameter) > 1:
+                raise InputError(f"parameter {parameter} of {name} is given twice: once")
+
+    @property
+    def name(self) -> str:
+        """Name of the cost."""
+        return self.cost.name
+
+    def measure(self, transition: Transition) -> Float[Array, " A"]:
+        """The true cost of this step, per agent."""
+        return self.cost.fn(transition, **dict(self.params))
+
+    def surrogate(self, transition: Transition) -> Float[Array, " A"]:
+        """The differentiable surrogate of this step's cost, per agent."""
+        return (self.cost.surrogate or self.cost.fn)(transition, **dict(self.params))
+
+    def __str__(self) -> str:
+        return ",".join(
+            [f"{self.name}={self.limit:g}", *(f"{name}={value:g}" for name, value in self.params)]
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

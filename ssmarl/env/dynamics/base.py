@@ -1,0 +1,97 @@
+"""What a dynamics is: how a body moves under an action, and what of it can be observed.
+
+To add one: a frozen dataclass with the members of `Dynamics`, in a file of its own; its fields are
+the vehicle's numbers (docs/extending.md). `ssmarl.testing.check_dynamics` tests it.
+"""
+
+from typing import ClassVar, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.core.types import Key
+from ssmarl.env.geometry import length
+from ssmarl.env.params import WorldParams
+from ssmarl.env.state import Body
+
+MAX_ACTION = 1e6
+"""Even the unclipped world bounds actions here, far beyond use, so that numbers stay finite."""
+
+
+class LinearResponse(eqx.Module):
+    """v⁺ = keep·v + gain·u: the velocity after one step without contact is linear in the action."""
+
+    keep: float = eqx.field(static=True)
+    gain: float = eqx.field(static=True)
+
+
+@runtime_checkable
+class Dynamics(Protocol):
+    """Motion of one kind of vehicle. All functions are pure and act on all agents at once."""
+
+    name: ClassVar[str]
+    action_dim: ClassVar[int]
+    """U, components of an action."""
+    state_dim: ClassVar[int]
+    """D, components of the observed state S: plane vectors, first position and velocity."""
+
+    def initial(self, position: Float[Array, "A 2"], key: Key | None) -> Body:
+        """Bodies at rest; a key draws what a start leaves open, such as headings."""
+        ...
+
+    def step(
+        self,
+        params: WorldParams,
+        body: Body,
+        action: Float[Array, "A U"],
+        force: Float[Array, "A 2"],
+    ) -> Body:
+        """The body after `params.dt` under a bounded action and contact forces.
+
+        With zero forces this is what predictions and analytic gradients differentiate.
+        """
+        ...
+
+    def observe(self, body: Body) -> Float[Array, "A D"]:
+        """S, whose difference between two bodies is the feature of their edge (paper, Table 1)."""
+        ...
+
+    def frame(self, body: Body) -> Float[Array, "A 2"] | None:
+        """Unit forward vector of the frame in which an agent observes; None: the world's axes."""
+        ...
+
+    def brake(self, params: WorldParams, body: Body) -> Float[Array, "A U"]:
+        """The action that brings every agent to rest soonest."""
+        ...
+
+    def stopping_distance(
+        self, params: WorldParams, speed: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        """Largest distance travelled while braking from a speed, in metres."""
+        ...
+
+    def linear_response(self, params: WorldParams) -> LinearResponse | None:
+        """The response of the velocity to an action, if it is linear: what classical control uses.
+
+        None: no classical controller or filter is available for this vehicle.
+        """
+        ...
+
+
+def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Array, "A U"]:
+    """The action as applied: clipped to the limit, per component or by its norm. NaN becomes 0."""
+    limit = MAX_ACTION if params.action_limit is None else params.action_limit
+    action = jnp.where(jnp.isnan(action), 0.0, action)
+    clipped = jnp.clip(action, -limit, limit)
+    if params.action_bound == "box":
+        return clipped
+    # Clipping first keeps the norm of infinite actions finite.
+    huge = jnp.clip(action, -MAX_ACTION, MAX_ACTION)
+    norm = jnp.sqrt((huge**2).sum(axis=-1, keepdims=True))
+    return huge * jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+
+
+def speed(body: Body) -> Float[Array, "*E A"]:
+    """Speed of every agent, in metres a second."""
+    return length(body.velocity)

@@ -1,0 +1,97 @@
+"""The paper's vehicle: a damped double integrator, holonomic.
+
+v⁺ = (1 − damping)·v + (dt/mass)·(gain·u + F),   p⁺ = p + dt·v⁺
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.core.config import POSITIVE, check_ranges
+from ssmarl.core.types import Key
+from ssmarl.env.dynamics.base import LinearResponse, bound_action
+from ssmarl.env.params import WorldParams
+from ssmarl.env.state import Body
+
+MAX_BRAKING_STEPS = 1000
+"""Bound of the sum of a braking path; damping ends every real one far sooner."""
+
+
+@dataclass(frozen=True)
+class DoubleIntegrator:
+    """Numbers of the authors' released code."""
+
+    mass: float = 1.0
+    """In kilograms."""
+    damping: float = 0.25
+    """Fraction of the velocity lost in a step."""
+    gain: float = 5.0
+    """Newtons per unit of action."""
+
+    name: ClassVar[str] = "double_integrator"
+    action_dim: ClassVar[int] = 2
+    state_dim: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        check_ranges(self, mass=POSITIVE, damping=(1e-6, 1), gain=POSITIVE)
+
+    def initial(self, position: Float[Array, "A 2"], key: Key | None) -> Body:
+        """At rest."""
+        return Body.at_rest(position)
+
+    def step(
+        self,
+        params: WorldParams,
+        body: Body,
+        action: Float[Array, "A 2"],
+        force: Float[Array, "A 2"],
+    ) -> Body:
+        """Semi-implicit Euler: the new velocity moves the body."""
+        total = self.gain * action + force
+        velocity = (1 - self.damping) * body.velocity + (params.dt / self.mass) * total
+        return Body(body.position + params.dt * velocity, velocity, body.internal)
+
+    def observe(self, body: Body) -> Float[Array, "A 4"]:
+        """S = (position, velocity)."""
+        return jnp.concatenate([body.position, body.velocity], axis=-1)
+
+    def frame(self, body: Body) -> None:
+        """The world's axes: all directions are alike."""
+        return
+
+    def brake(self, params: WorldParams, body: Body) -> Float[Array, "A 2"]:
+        """U = −keep·v/gain, as far as the action limit allows."""
+        response = self.linear_response(params)
+        return bound_action(params, -response.keep / response.gain * body.velocity)
+
+    def stopping_distance(
+        self, params: WorldParams, speed: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        """Σ dt·v_t with v_{t+1} = max(0, keep·v_t − gain·limit), along the weakest direction.
+
+        In a box that is an axis, in a disc any direction.
+        """
+        response = self.linear_response(params)
+        braking = response.gain * (params.action_limit or jnp.inf)
+        distance = jnp.zeros_like(speed)
+        # Damping and braking end this long before the bound; the loop is unrolled nowhere hot.
+        for _ in range(_braking_steps(response.keep, braking)):
+            speed = jnp.maximum(response.keep * speed - braking, 0.0)
+            distance = distance + params.dt * speed
+        return distance
+
+    def linear_response(self, params: WorldParams) -> LinearResponse:
+        """Keep = 1 − damping, gain = dt·gain/mass."""
+        return LinearResponse(1 - self.damping, params.dt * self.gain / self.mass)
+
+
+def _braking_steps(keep: float, braking: float) -> int:
+    """Steps after which no speed that the action limit can sustain is left."""
+    if not jnp.isfinite(braking):
+        return 1
+    speed, steps = braking / (1 - keep) if keep < 1 else 1e3 * braking, 0
+    while speed > 0 and steps < MAX_BRAKING_STEPS:
+        speed, steps = max(keep * speed - braking, 0.0), steps + 1
+    return steps + 1

@@ -1,0 +1,108 @@
+"""A unicycle: it drives where it is heading, with limited speed, acceleration and turn rate.
+
+With u = (u₁, u₂), heading θ and forward speed s = v·(cos θ, sin θ):
+
+    θ⁺ = θ + dt·turn_rate·u₂
+    s⁺ = clip(s + dt·acceleration·u₁, −reverse_speed, max_speed)
+    v⁺ = s⁺·(cos θ⁺, sin θ⁺) + (dt/mass)·F,   p⁺ = p + dt·v⁺
+
+Wheels do not slip: of a contact's push only the part along the heading outlasts the step. An agent
+observes in its own frame, x ahead and y to its left, so steering does not depend on the compass.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.core.config import POSITIVE, check_ranges
+from ssmarl.core.types import Key
+from ssmarl.env.geometry import on_circle
+from ssmarl.env.params import WorldParams
+from ssmarl.env.state import Body
+
+
+@dataclass(frozen=True)
+class Unicycle:
+    """A small differential-drive robot. `Body.internal` is the heading θ, in radians."""
+
+    max_speed: float = 1.5
+    """In metres a second."""
+    reverse_speed: float = 0.5
+    """Largest speed backwards, in metres a second."""
+    acceleration: float = 5.0
+    """At full action, in metres per second squared."""
+    turn_rate: float = 3.0
+    """At full action, in radians a second."""
+    mass: float = 1.0
+    """In kilograms."""
+
+    name: ClassVar[str] = "unicycle"
+    action_dim: ClassVar[int] = 2
+    state_dim: ClassVar[int] = 6
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            max_speed=POSITIVE,
+            reverse_speed=(0, 1e12),
+            acceleration=POSITIVE,
+            turn_rate=POSITIVE,
+            mass=POSITIVE,
+        )
+
+    def initial(self, position: Float[Array, "A 2"], key: Key | None) -> Body:
+        """At rest, with random headings; without a key along x."""
+        agents = position.shape[0]
+        heading = jnp.zeros((agents, 1))
+        if key is not None:
+            heading = jax.random.uniform(key, (agents, 1), minval=-jnp.pi, maxval=jnp.pi)
+        return Body(position, jnp.zeros_like(position), heading)
+
+    def step(
+        self,
+        params: WorldParams,
+        body: Body,
+        action: Float[Array, "A 2"],
+        force: Float[Array, "A 2"],
+    ) -> Body:
+        """Turn, change the speed, move."""
+        heading = body.internal[:, 0] + params.dt * self.turn_rate * action[:, 1]
+        speed = self._speed(body) + params.dt * self.acceleration * action[:, 0]
+        speed = jnp.clip(speed, -self.reverse_speed, self.max_speed)
+        velocity = speed[:, None] * on_circle(heading) + (params.dt / self.mass) * force
+        return Body(body.position + params.dt * velocity, velocity, heading[:, None])
+
+    def observe(self, body: Body) -> Float[Array, "A 6"]:
+        """S = (position, velocity, forward vector)."""
+        return jnp.concatenate([body.position, body.velocity, self.frame(body)], axis=-1)
+
+    def frame(self, body: Body) -> Float[Array, "A 2"]:
+        """The vehicle's own: x is ahead."""
+        return on_circle(body.internal[:, 0])
+
+    def brake(self, params: WorldParams, body: Body) -> Float[Array, "A 2"]:
+        """Decelerate without turning."""
+        wanted = -self._speed(body) / (params.dt * self.acceleration)
+        limit = params.action_limit or jnp.inf
+        return jnp.stack([jnp.clip(wanted, -limit, limit), jnp.zeros_like(wanted)], axis=-1)
+
+    def stopping_distance(
+        self, params: WorldParams, speed: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        """Σ dt·s_t with s_{t+1} = max(0, s_t − b): k·s − b·k(k+1)/2 after k = ⌊s/b⌋ whole steps."""
+        loss = params.dt * self.acceleration * (params.action_limit or jnp.inf)
+        steps = jnp.where(jnp.isfinite(loss), jnp.floor(speed / loss), 0.0)
+        return params.dt * (
+            steps * speed - jnp.where(steps > 0, loss, 0.0) * steps * (steps + 1) / 2
+        )
+
+    def linear_response(self, params: WorldParams) -> None:
+        """None: the velocity turns with the heading."""
+        return
+
+    def _speed(self, body: Body) -> Float[Array, " A"]:
+        """Forward speed."""
+        return (body.velocity * self.frame(body)).sum(axis=-1)

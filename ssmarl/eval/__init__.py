@@ -1,0 +1,1 @@
+"""Evaluation: measures of controllers, with confidence intervals."""

@@ -1,0 +1,97 @@
+"""Measures of a controller over many episodes, as one flat record with confidence intervals."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
+from ssmarl.env.env import Env
+from ssmarl.eval.episodes import TeamController, run_episodes
+from ssmarl.eval.intervals import mean_interval, rate_interval
+
+RATES = ("success", "success_tight", "success_ever")
+"""Yes or no, once an episode."""
+MEANS = (
+    "reward_team",
+    "cost_team",
+    "cost_worst_agent",
+    "collisions",
+    "reach",
+    "safe",
+    "safe_reach",
+    "distance",
+    "graph_overflow",
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `ssmarl eval` reports for one environment."""
+
+    figures: Json
+    """Means and rates by name; rates are fractions."""
+    ci95: dict[str, tuple[float, float]]
+
+    def to_json(self) -> Json:
+        """One object, as written to a file."""
+        # A single episode has no interval, and JSON no infinity.
+        ci95 = {
+            name: [value if math.isfinite(value) else None for value in pair]
+            for name, pair in self.ci95.items()
+        }
+        return {**self.figures, "ci95": ci95}
+
+
+def evaluate(env: Env, controller: TeamController, *, episodes: int = 100, seed: int = 0) -> Result:
+    """Run a controller and measure. Starts with overlaps are left out and counted."""
+    if episodes < 1:
+        raise InputError(f"episodes is {episodes}: it must be at least 1")
+    began = time.perf_counter()
+    runs = jax.device_get(run_episodes(env, controller, jax.random.key(seed), episodes))
+    kept = np.asarray(runs.placed)
+    count, agents = int(kept.sum()), env.params.num_agents
+    if count == 0:
+        raise InputError(f"none of {episodes} starts was free of overlaps: use fewer obstacles")
+    columns = {name: np.asarray(getattr(runs, name), float)[kept] for name in (*RATES, *MEANS)}
+    columns["reward_agent"] = columns["reward_team"] / agents
+    columns["cost_agent"] = columns["cost_team"] / agents
+    costs = np.asarray(runs.cost, float)[kept]
+    for c, constraint in enumerate(env.constraints):
+        columns[f"cost_{constraint.name}"] = costs[:, :, c].mean(axis=1)
+    figures: Json = {
+        "scenario": env.scenario.name,
+        "num_agents": agents,
+        "episodes": count,
+        "episode_length": env.params.episode_length,
+        "action_limit": env.params.action_limit,
+        "action_bound": env.params.action_bound,
+        "dynamics": env.dynamics.name,
+        "seed": seed,
+        **{
+            name: float(values.mean())
+            for name, values in columns.items()
+            if not _is_constraint(name, env)
+        },
+        "cost_by_constraint": {
+            item.name: float(columns[f"cost_{item.name}"].mean()) for item in env.constraints
+        },
+        "cost_most_by_constraint": {
+            item.name: float(costs[:, :, c].mean(axis=0).max())
+            for c, item in enumerate(env.constraints)
+        },
+        "spawn_failures": episodes - count,
+        "seconds": time.perf_counter() - began,
+    }
+    ci95 = {
+        name: rate_interval(int(values.sum()), count) if name in RATES else mean_interval(values)
+        for name, values in columns.items()
+    }
+    return Result(figures, ci95)
+
+
+def _is_constraint(column: str, env: Env) -> bool:
+    return column in {f"cost_{item.name}" for item in env.constraints}

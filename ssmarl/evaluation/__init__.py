@@ -1,1 +1,0 @@
-"""How good a policy is, with confidence intervals."""

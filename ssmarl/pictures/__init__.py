@@ -1,1 +1,0 @@
-"""Films and curves from recorded episodes and metrics."""

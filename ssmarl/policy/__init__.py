@@ -1,0 +1,1 @@
+"""Policies on disk and in memory."""

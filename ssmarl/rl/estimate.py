@@ -1,0 +1,93 @@
+"""What a gradient estimator returns. Trust-region updates read nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ssmarl.core.types import Count
+from ssmarl.env.env import StepResult
+from ssmarl.nets.actor import Actor
+from ssmarl.nets.gaussian import Gaussian
+from ssmarl.nets.joint_policy import JointPolicy
+from ssmarl.rl.subproblem import Subproblem
+
+Objective = Callable[[Actor], Float[Array, "P R1"]]
+"""Estimates of the reward and of each constraint row (R1 = 1 + R), from P parts of the batch. Means
+per step; only differences between actors matter."""
+
+
+@dataclass(frozen=True)
+class GradientEstimate:
+    """The objective of a subproblem near the present actor, estimated on one batch."""
+
+    value: Float[Array, "P R1"]
+    """Of the objective at the present actor."""
+    vjp: Callable[[Float[Array, "P R1"]], tuple[Any]]
+    """Its vector-Jacobian product there."""
+    objective: Objective
+    """The function itself, for the line search."""
+    distribution: Callable[[Actor], Gaussian]
+    """(actor) → its action distributions on the observations on which the KL divergence and the
+    Fisher matrix are estimated."""
+    weights: Float[Array, "*n"]
+    """Of these observations, summing to 1."""
+    episode_cost: Float[Array, " R"]
+    """Measured true cost of each row, mean per episode."""
+    surrogate_cost: Float[Array, " R"] | None
+    """The same of what the objective's rows differentiate; None: they differentiate the cost."""
+    row_scale: Float[Array, " R"]
+    """Units of the objective's cost rows per unit of (surrogate) cost per step."""
+    result: StepResult
+    """Of every environment and step [E, T, …], for metrics."""
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """Makes gradient estimates from the data of one iteration."""
+
+    @property
+    def initial_ratio(self) -> Array:
+        """M of Eq. 4 before any agent is updated."""
+        ...
+
+    def estimate(
+        self, policy: JointPolicy, subproblem: Subproblem, ratio: Array
+    ) -> GradientEstimate:
+        """The estimate for one actor, given the agents updated before it.
+
+        Args:
+            policy: the present joint policy, agents updated before included.
+            subproblem: whose actor, reward and costs.
+            ratio: M, the compound likelihood ratio of the agents updated before.
+        """
+        ...
+
+    def update_ratio(self, ratio: Array, before: Actor, after: Actor, agent: Count) -> Array:
+        """M after one more agent's update."""
+        ...
+
+
+def linearize(
+    objective: Callable[[Actor], tuple[Float[Array, "P R1"], Any]], actor: Actor
+) -> tuple[Float[Array, "P R1"], Callable, Any]:
+    """Value, vector-Jacobian product and auxiliary data of an objective at an actor."""
+    return jax.vjp(objective, actor, has_aux=True)
+
+
+def batch_parts(wanted: int, count: int) -> int:
+    """Into how many equal parts a batch of `count` can be divided: as wanted, or one."""
+    return wanted if count % wanted == 0 else 1
+
+
+def mean_of_parts(rows: Float[Array, "N R1"], parts: int) -> Float[Array, "P R1"]:
+    """Means over each part of a batch."""
+    return rows.reshape(parts, -1, rows.shape[-1]).mean(axis=1)
+
+
+def episode_means(cost: Float[Array, "E T A C"]) -> Float[Array, "A C"]:
+    """Mean episode cost of every agent and constraint."""
+    return jnp.asarray(cost).sum(axis=1).mean(axis=0)

@@ -1,0 +1,226 @@
+"""A training run as one frozen record, stored with everything it produces.
+
+`TrainConfig` is the only place that names the settings of a run: the command line is generated from
+it, recipes are values of it, and the run directory stores it.
+"""
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from ssmarl.algos import ALGORITHMS
+from ssmarl.algos.base import Algorithm, Preset
+from ssmarl.core.config import from_json, to_json, with_values
+from ssmarl.core.errors import InputError
+from ssmarl.core.registry import SourceFile, require_sources
+from ssmarl.core.types import Json
+from ssmarl.env.costs import COSTS, DEFAULT_CONSTRAINTS, parse_constraint
+from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.env import Env
+from ssmarl.env.make import make
+from ssmarl.env.neighbors import NeighborConfig
+from ssmarl.env.params import ACTION_LIMIT, ActionBound
+from ssmarl.env.scenario import GoalEdges
+from ssmarl.env.scenarios import SCENARIOS
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    scenario: str = "navigation"
+    """Name of a scenario (`ssmarl list`), or path.py:name for your own."""
+    num_agents: tuple[int, ...] = ()
+    """Size of the team. None given: the scenario's default. Several values of this, of
+    num-obstacles and of side-scale make a curriculum of environments, trained in round robin."""
+    num_obstacles: tuple[int, ...] = ()
+    """Obstacles of the training environments. None given: the scenario's default."""
+    side_scale: tuple[float, ...] = (1.0,)
+    """Factors on the side of the training squares; below 1 is more crowded."""
+    obstacle_slots: int | None = None
+    """Largest number of obstacles that an agent observes in training, the nearest. None: all; fewer
+    are faster."""
+    warm_up_fraction: float = 0.0
+    """Fraction of training in the first environment of a curriculum, before the others join."""
+    constraints: Annotated[tuple[str, ...], tyro.conf.arg(name="constraint")] = DEFAULT_CONSTRAINTS
+    """NAME=LIMIT[,PARAMETER=VALUE...], per agent and episode, any number. NAME is a cost (`ssmarl
+    list`), or path.py:name for your own."""
+    dynamics: str | None = None
+    """Vehicle: a name (`ssmarl list`), or path.py:name for your own. None: the scenario's
+    default."""
+    action_limit: float | None = ACTION_LIMIT
+    """Bound of actions. None: the unclipped reference world."""
+    action_bound: ActionBound = "box"
+    """What the limit bounds: every component (box), or the norm (disc)."""
+    episode_length: int | None = None
+    """Steps of an episode. None: the scenario's default."""
+    goal_edges: GoalEdges | None = None
+    """Sources of goal edges. None: the scenario's default."""
+    algo: str = "ssmarl"
+    """Name of an algorithm (`ssmarl list`), or path.py:name for your own."""
+    settings: Annotated[Any, tyro.conf.Suppress] = None
+    """Of the algorithm; None: its default preset."""
+    seed: int = 0
+    """Of everything random."""
+    steps: int = 1_000_000
+    """Environment steps: all agents of one environment advance once."""
+    evaluate_every: int = 25
+    """Iterations between evaluations of the policy without noise."""
+    evaluate_episodes: int = 200
+    """Episodes of each evaluation. Their starts are never those of `ssmarl eval`."""
+    keep: Literal["best", "last"] = "best"
+    """Which policy is kept: the best by these evaluations (highest reward within the limits), or
+    the last one."""
+    init: str | None = None
+    """Policy to start from: run directory, file or pretrained:NAME."""
+    sources: Annotated[tuple[SourceFile, ...], tyro.conf.Suppress] = ()
+    """Files of the user's own that names above come from; filled in."""
+
+    def __post_init__(self) -> None:
+        self._resolve()
+        for name in ("steps", "evaluate_every", "evaluate_episodes"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
+        if not 0 <= self.warm_up_fraction <= 1:
+            raise InputError(f"warm_up_fraction is {self.warm_up_fraction}: it must be from 0 to 1")
+        if not self.side_scale:
+            raise InputError("side_scale: give at least one value, as 1")
+        lists = ("num_agents", "num_obstacles", "side_scale")
+        count = max(len(getattr(self, name)) for name in lists)
+        for name in lists:
+            if len(getattr(self, name)) not in (0, 1, count):
+                raise InputError(
+                    f"{name} has {len(getattr(self, name))} values: give one, or {count} as for "
+                    "the others"
+                )
+
+    def _resolve(self) -> None:
+        """Names instead of `path.py:name`, which loads the file and records its hash."""
+        algorithm = ALGORITHMS.find(self.algo)
+        scenario = SCENARIOS.find(self.scenario)
+        constraints = [parse_constraint(text) for text in self.constraints]
+        found = [ALGORITHMS.source(algorithm.name), SCENARIOS.source(scenario.name)]
+        found += [COSTS.source(item.name) for item in constraints]
+        changes: dict[str, Any] = {
+            "algo": algorithm.name,
+            "scenario": scenario.name,
+            "constraints": tuple(str(item) for item in constraints),
+        }
+        if self.dynamics is not None:
+            changes["dynamics"] = DYNAMICS.find(self.dynamics).name
+            found.append(DYNAMICS.source(changes["dynamics"]))
+        if self.settings is None:
+            changes["settings"] = algorithm.presets["default"].settings
+        sources = {source: None for source in (*self.sources, *found) if source is not None}
+        changes["sources"] = tuple(sources)
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """How it learns."""
+        return ALGORITHMS[self.algo]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the team, at least one, each once."""
+        sizes = tuple(dict.fromkeys(self.num_agents))
+        return sizes or (SCENARIOS.find(self.scenario).default_agents,)
+
+    def training_envs(self) -> list[Env]:
+        """The curriculum of environments to train in."""
+        agents = self.num_agents or (None,)
+        obstacles = self.num_obstacles or (None,)
+        count = max(len(agents), len(obstacles), len(self.side_scale))
+        return [
+            self._env(
+                agents[i % len(agents)],
+                obstacles[i % len(obstacles)],
+                self.side_scale[i % len(self.side_scale)],
+                NeighborConfig(obstacle_slots=self.obstacle_slots),
+            )
+            for i in range(count)
+        ]
+
+    def evaluation_envs(self) -> list[Env]:
+        """The scenario's own environment for every size of the team: what results refer to."""
+        return [self._env(agents, None, 1.0, NeighborConfig()) for agents in self.sizes]
+
+    def _env(
+        self, agents: int | None, obstacles: int | None, scale: float, neighbors: NeighborConfig
+    ) -> Env:
+        return make(
+            self.scenario,
+            agents,
+            num_obstacles=obstacles,
+            constraints=self.constraints,
+            dynamics=self.dynamics,
+            action_limit=self.action_limit,
+            action_bound=self.action_bound,
+            episode_length=self.episode_length,
+            goal_edges=self.goal_edges,
+            side_scale=scale,
+            neighbor_config=neighbors,
+        )
+
+    def round_robin(self) -> list[int]:
+        """Index of the training environment of every iteration."""
+        lengths = [
+            self.settings.num_envs * env.params.episode_length for env in self.training_envs()
+        ]
+        warm_up = math.ceil(self.warm_up_fraction * self.steps / lengths[0])
+        order, played = [], 0
+        while played < self.steps:
+            order.append(max(0, len(order) - warm_up) % len(lengths))
+            played += lengths[order[-1]]
+        return order
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return to_json(self)
+
+    @staticmethod
+    def from_json(data: Json) -> "TrainConfig":
+        """As stored. Files of the user's own must have been named by the user in this program."""
+        sources = from_json(tuple[SourceFile, ...], data.get("sources", []), "sources")
+        require_sources(sources, "this run")
+        settings = data.get("settings")
+        config = from_json(TrainConfig, {**data, "settings": None}, "config")
+        kind = config.algorithm.config
+        return dataclasses.replace(config, settings=from_json(kind, settings or {}))
+
+
+def preset_of(algo: str, name: str) -> Preset:
+    """A preset of an algorithm."""
+    algorithm = ALGORITHMS.find(algo)
+    if name not in algorithm.presets:
+        known = ", ".join(algorithm.presets)
+        raise InputError(f"preset {name!r} of {algorithm.name}: choose from {known}")
+    return algorithm.presets[name]
+
+
+def from_preset(algo: str, name: str) -> TrainConfig:
+    """A run with a preset of an algorithm, in the world that it was made for."""
+    preset = preset_of(algo, name)
+    limit = None if preset.unclipped else ACTION_LIMIT
+    return TrainConfig(algo=algo, settings=preset.settings, action_limit=limit)
+
+
+def with_settings(config: TrainConfig, assignments: tuple[str, ...]) -> TrainConfig:
+    """The run with single settings of its algorithm changed by NAME=VALUE texts."""
+    return dataclasses.replace(config, settings=with_values(config.settings, assignments))
+
+
+def run_directory(config: TrainConfig) -> Path:
+    """`runs/<scenario>-n<N>/<algo>/seed<k>-<time>`."""
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    sizes = "-".join(str(size) for size in config.sizes)
+    name = f"{config.scenario}-n{sizes}"
+    return Path("runs") / name / config.algo / f"seed{config.seed}-{moment}"

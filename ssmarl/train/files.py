@@ -1,0 +1,135 @@
+"""The files of a run: configuration, metrics, checkpoints; all written atomically."""
+
+import contextlib
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ssmarl.core.errors import InputError
+from ssmarl.core.serialization import load_tree, read_metadata, save_tree, write_atomically
+from ssmarl.core.types import Json
+from ssmarl.train.config import TrainConfig
+
+CONFIG, METRICS = "config.json", "metrics.csv"
+CHECKPOINT = Path("checkpoints") / "last.safetensors"
+CLOCK = ("seconds", "steps_per_s")
+"""Columns that differ between equal runs."""
+MIN_FREE_BYTES = 100 << 20
+"""Free space without which a run is not started."""
+
+
+def prepare(folder: Path, config: TrainConfig) -> None:
+    """Create the directory of a new run, or refuse before hours of work if it cannot be written."""
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not a directory")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"{folder}: not empty; resume it with --resume, or choose another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+        write_json(folder / CONFIG, config.to_json())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+    if free < MIN_FREE_BYTES:
+        raise InputError(f"{folder}: only {free >> 20} MB free, {MIN_FREE_BYTES >> 20} are needed")
+
+
+def read_config_json(folder: Path) -> Json:
+    """The stored configuration of a run as plain data: no names are resolved, no code is needed."""
+    try:
+        data = json.loads((folder / CONFIG).read_text())
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no run directory (it has no {CONFIG})") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / CONFIG}: damaged ({error})") from None
+    if not isinstance(data, dict) or "algo" not in data or "settings" not in data:
+        raise InputError(f"{folder / CONFIG}: not the configuration of a run")
+    if "room" in data:
+        raise InputError(
+            f"{folder / CONFIG}: of ssmarl 0.1; its policy can be used, the run cannot"
+        )
+    return data
+
+
+def read_config(folder: Path) -> TrainConfig:
+    """The configuration of a run, ready to run: the user must have named files of their own."""
+    return TrainConfig.from_json(read_config_json(folder))
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data atomically."""
+    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+
+
+def save_checkpoint(folder: Path, state: Any, metadata: Json) -> None:
+    """All that training needs to resume."""
+    save_tree(folder / CHECKPOINT, state, metadata)
+
+
+def load_checkpoint(folder: Path, like: Any) -> tuple[Any, Json] | None:
+    """The last checkpoint, or None where there is none yet."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    return load_tree(path, like), read_metadata(path)
+
+
+class MetricsFile:
+    """`metrics.csv`: a row per iteration."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / METRICS
+        self.columns: list[str] | None = None
+
+    def truncate(self, iterations: int) -> None:
+        """Drop rows after the given number of iterations: they will be computed again."""
+        if not self.path.exists():
+            return
+        with self.path.open(newline="") as file:
+            rows = list(csv.reader(file))
+        if not rows:
+            self.path.unlink()
+            return
+        self.columns = rows[0]
+        # The last row may be incomplete; it is beyond the checkpoint then.
+        kept = [row for row in rows[1 : 1 + iterations] if len(row) == len(self.columns)]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *kept])
+        write_atomically(self.path, text.getvalue().encode())
+
+    def add(self, row: dict[str, float | int]) -> None:
+        """Append one iteration's metrics."""
+        first = self.columns is None
+        self.columns = self.columns or list(row)
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            if first:
+                writer.writeheader()
+            writer.writerow({name: _short(value) for name, value in row.items()})
+
+
+def read_metrics(folder: Path) -> dict[str, list[float]]:
+    """The columns of a run's metrics; empty cells are NaN."""
+    path = folder / METRICS
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no metrics there") from None
+    if not rows:
+        raise InputError(f"{path}: no iteration is finished yet")
+    return {name: [_number(row[name]) for row in rows] for name in rows[0]}
+
+
+def _short(value: float | int) -> str:
+    """With the digits of float32: equal runs write equal text."""
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
+
+
+def _number(text: str | None) -> float:
+    with contextlib.suppress(TypeError, ValueError):
+        return float(text or "nan")
+    return float("nan")

@@ -1,0 +1,144 @@
+"""Progress of training: a live bar on a terminal, plain lines elsewhere; TensorBoard; W&B."""
+
+import importlib.util
+import math
+import time
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
+
+Row = dict[str, float | int]
+LINE_SECONDS = 10.0
+"""Between plain lines."""
+WINDOW = 10
+"""Iterations over which shown values are averaged."""
+
+
+@runtime_checkable
+class Reporter(Protocol):
+    """Receives the metrics of every iteration."""
+
+    def row(self, row: Row) -> None:
+        """An iteration has ended."""
+        ...
+
+    def close(self) -> None:
+        """Training has ended."""
+        ...
+
+
+def describe(row: Row) -> str:
+    """The line that users watch: of the metrics that an algorithm returns, those that are there."""
+    shown = [f"{name} {row[name]:.0f}" for name in ("reward",) if name in row]
+    shown += [
+        f"{name.removeprefix('cost_')} {value:.2f}"
+        for name, value in row.items()
+        if name.startswith("cost_")
+    ]
+    shown += [f"{name} {row[name]:.1%}" for name in ("success", "safe") if name in row]
+    shown.append(f"{row['steps_per_s']:,.0f} steps/s")
+    kinds = [
+        f"{name} {row[f'step_{name}']:.0%}"
+        for name in ("free", "constrained", "recovery", "rejected")
+        if row.get(f"step_{name}")
+    ]
+    return "  ".join([*shown, f"[{' '.join(kinds)}]"] if kinds else shown)
+
+
+class Window:
+    """Means over the last iterations, because single ones are noisy."""
+
+    def __init__(self, size: int = WINDOW):
+        self.rows: list[Row] = []
+        self.size = size
+
+    def add(self, row: Row) -> Row:
+        """The means with this row taken in."""
+        self.rows = [*self.rows, row][-self.size :]
+        return {
+            name: sum(float(item.get(name, 0)) for item in self.rows) / len(self.rows)
+            for name in row
+        }
+
+
+class Bar:
+    """Progress on the console."""
+
+    def __init__(self, total: int, done: int, label: str):
+        self.console = Console()
+        self.window, self.total, self.label = Window(), total, label
+        self.last_line = 0.0
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task(f"{label}: compiling", total=total, completed=done)
+        self.bar.start()
+
+    def row(self, row: Row) -> None:
+        """Show it."""
+        means = self.window.add(row)
+        text = f"{self.label}: {describe(means)}"
+        self.bar.update(self.task, completed=float(row["steps"]), description=text)
+        now = time.monotonic()
+        last = row["steps"] >= self.total
+        if not self.console.is_terminal and (last or now - self.last_line > LINE_SECONDS):
+            self.last_line = now
+            print(f"{row['steps']:,}/{self.total:,} steps  {text}", flush=True)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        self.bar.stop()
+
+
+class TensorBoard:
+    """Event files in the run's `tb` directory."""
+
+    def __init__(self, folder: Path, steps_done: int):
+        from tensorboardX import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(folder / "tb"), purge_step=steps_done or None)
+
+    def row(self, row: Row) -> None:
+        """Every column as a curve over environment steps."""
+        for name, value in row.items():
+            if not math.isnan(value):
+                self.writer.add_scalar(name, value, int(row["steps"]))
+
+    def close(self) -> None:
+        """Flush."""
+        self.writer.close()
+
+
+class Wandb:
+    """Weights & Biases, where installed (`pip install ssmarl[wandb]`)."""
+
+    def __init__(self, folder: Path, config: Json):
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        self.run: Any = wandb.init(project="ssmarl", dir=str(folder), config=config)
+
+    @staticmethod
+    def check() -> None:
+        """Refuse where it is not installed, before anything is written."""
+        if importlib.util.find_spec("wandb") is None:
+            raise InputError("--wandb needs its extra: pip install 'ssmarl[wandb]'")
+
+    def row(self, row: Row) -> None:
+        """Log it."""
+        self.run.log(dict(row), step=int(row["steps"]))
+
+    def close(self) -> None:
+        """Finish the run."""
+        self.run.finish()

@@ -1,1 +1,0 @@
-"""A live page: watch a policy, and move things in its way."""

@@ -1,0 +1,1 @@
+"""Films, stills, curves and reports; `viz.live` is the live view."""

@@ -1,0 +1,259 @@
+"""One viewer's environment: a policy in control, while obstacles and goals may be moved.
+
+It does no networking: requests come in and frames go out as plain data.
+"""
+
+import dataclasses
+import math
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ssmarl.control.controllers import Classical, Controller, with_filter
+from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json, Tree
+from ssmarl.env.env import Env
+from ssmarl.env.state import EnvState
+from ssmarl.eval.policies import env_for
+from ssmarl.policy.policy import Policy
+from ssmarl.viz.links import Links, links_at
+
+SPARE = 24
+"""Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
+MAX_AGENTS = 1000
+MAX_STAGES = 16
+"""Environments that are kept compiled."""
+MAX_DISTANCE = 1.5
+"""Largest coordinate of a moved obstacle or goal, in sides of the world."""
+
+
+class Shown(eqx.Module):
+    """What a page shows of one step."""
+
+    contacts: Int[Array, " A"]
+    arrived: Int[Array, ""]
+    reward: Float[Array, ""]
+    cost: Float[Array, " C"]
+    """Mean of the agents."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An environment with spare obstacles, and its compiled functions."""
+
+    policy: Controller
+    env: Env
+    """As the scenario has it; the functions below have capacity for spare obstacles."""
+    reset: Any
+    """Key → a start, without the spare obstacles."""
+    advance: Any
+    """(state, recurrent state) → (state, recurrent state, what to show)."""
+    links: Any
+    """State → links of every agent."""
+
+
+class Stages:
+    """The environments of a policy, compiled once for all viewers."""
+
+    def __init__(self, policy: Policy | Classical):
+        self.policy = policy
+        self._lock = threading.Lock()
+        self._made: OrderedDict[tuple[str, int | None, str | None], Stage] = OrderedDict()
+
+    def get(self, scenario: str, agents: int | None, filter: str | None) -> Stage:
+        """The environment of that scenario and size, with the policy behind that filter."""
+        with self._lock:
+            key = (scenario, agents, filter)
+            if key not in self._made:
+                self._made[key] = _stage(with_filter(self.policy, filter), scenario, agents)
+                if len(self._made) > MAX_STAGES:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(key)
+            return self._made[key]
+
+
+class Session:
+    """What one viewer sees. Not thread-safe: one call at a time."""
+
+    def __init__(self, stages: Stages):
+        self.stages = stages
+        self.stage: Stage
+        self.state: EnvState
+        self.recurrent: Tree
+        self.filter: str | None = None
+        self.configure(stages.policy.metadata.scenario, None, 0)
+
+    def configure(self, scenario: str, agents: int | None, seed: int) -> None:
+        """Use another environment; nothing changes if it is impossible."""
+        if agents is not None and not 1 <= agents <= MAX_AGENTS:
+            raise InputError(f"agents is {agents}: it must be from 1 to {MAX_AGENTS}")
+        _check_seed(seed)
+        self.stage = self.stages.get(scenario, agents, self.filter)
+        self.restart(seed)
+        self._compile()
+
+    def use_filter(self, name: str | None) -> None:
+        """Filter the policy's actions from now on, by that method or none."""
+        scenario, agents = self.stage.env.scenario.name, self.stage.env.params.num_agents
+        self.stage = self.stages.get(scenario, agents, name)
+        self.filter = name
+        self._compile()
+
+    def _compile(self) -> None:
+        """Now, while the viewer waits anyway, not at the first step."""
+        jax.block_until_ready((self._links(0), self.stage.advance(self.state, self.recurrent)))
+
+    def restart(self, seed: int) -> None:
+        """A new start."""
+        _check_seed(seed)
+        env = self.stage.env
+        state = self.stage.reset(jax.random.key(seed))
+        self.seed = seed
+        self.obstacles = env.params.num_obstacles
+        self.state = _with_spare(env, state)
+        self.recurrent = self.stage.policy.initial_state(env.params.num_agents)
+        self.reward = 0.0
+        self.cost = np.zeros(len(env.constraints))
+        self.shown: Shown | None = None
+
+    def step(self) -> None:
+        """One step."""
+        self.state, self.recurrent, shown = self.stage.advance(self.state, self.recurrent)
+        self.shown = shown = jax.device_get(shown)
+        self.reward += float(shown.reward)
+        self.cost = self.cost + shown.cost
+
+    def move(self, kind: str, index: int, x: float, y: float) -> None:
+        """Move an obstacle or a goal."""
+        place = self._place(x, y)
+        if kind == "obstacle" and 0 <= index < self.obstacles:
+            obstacle = self.state.obstacle.at[index].set(place)
+            self.state = dataclasses.replace(self.state, obstacle=obstacle)
+        elif kind == "goal" and 0 <= index < self.state.landmark.shape[0]:
+            landmark = self.state.landmark.at[index].set(place)
+            targets = self.stage.env.scenario.targets
+            self.state = dataclasses.replace(
+                self.state,
+                landmark=landmark,
+                target=targets(self.stage.env.params, self.state.position, landmark),
+            )
+        else:
+            raise InputError(f"there is no {kind} {index}")
+
+    def add(self, x: float, y: float) -> None:
+        """Add an obstacle."""
+        place = self._place(x, y)
+        if self.obstacles >= self.state.obstacle.shape[0]:
+            raise InputError(f"no more than {SPARE} obstacles can be added")
+        self.obstacles += 1
+        self.move("obstacle", self.obstacles - 1, float(place[0]), float(place[1]))
+
+    def world(self) -> Json:
+        """What does not change from step to step."""
+        env = self.stage.env
+        return {
+            "type": "world",
+            "scenario": env.scenario.name,
+            "agents": env.params.num_agents,
+            "seed": self.seed,
+            "filter": self.filter,
+            "side": env.params.side,
+            "agent_radius": env.params.agent_radius,
+            "goal_radius": env.params.goal_radius,
+            "length": env.params.episode_length,
+            "constraints": [{"name": item.name, "limit": item.limit} for item in env.constraints],
+        }
+
+    def frame(self, hovered: int | None = None) -> Json:
+        """What to draw now; with the edges of the agent under the pointer."""
+        shown = self.shown
+        position = np.asarray(self.state.position)
+        return {
+            "type": "frame",
+            "step": int(self.state.step),
+            "position": _rounded(position),
+            "target": _rounded(np.asarray(self.state.target)),
+            "landmark": _rounded(np.asarray(self.state.landmark)),
+            "obstacle": _rounded(np.asarray(self.state.obstacle[: self.obstacles])),
+            "radius": _rounded(np.asarray(self.state.obstacle_radius[: self.obstacles])),
+            "contact": [] if shown is None else np.nonzero(shown.contacts)[0].tolist(),
+            "arrived": 0 if shown is None else int(shown.arrived),
+            "reward": round(self.reward, 1),
+            "cost": [round(float(value), 4) for value in self.cost],
+            "links": self._links(hovered),
+        }
+
+    def _links(self, agent: int | None) -> list[Json]:
+        if agent is None or not 0 <= agent < self.stage.env.params.num_agents:
+            return []
+        links: Links = jax.device_get(self.stage.links(self.state))
+        groups = (
+            ("agent", links.agents[agent], links.agents_weight[agent]),
+            ("obstacle", links.obstacles[agent], links.obstacles_weight[agent]),
+        )
+        return [
+            {"kind": kind, "index": int(index), "weight": round(float(weight), 3)}
+            for kind, sources, weights in groups
+            for index, weight in zip(sources, weights, strict=True)
+            if weight > 0
+        ]
+
+    def _place(self, x: float, y: float) -> Float[Array, " 2"]:
+        farthest = MAX_DISTANCE * self.stage.env.params.side
+        if not (math.isfinite(x) and math.isfinite(y)) or max(abs(x), abs(y)) > farthest:
+            raise InputError(f"({x}, {y}) is too far away")
+        return jnp.array([x, y], self.state.position.dtype)
+
+
+def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
+    env = env_for(policy.metadata, scenario=scenario, num_agents=agents)
+    params = dataclasses.replace(env.params, num_obstacles=env.params.num_obstacles + SPARE)
+    wide = dataclasses.replace(env, params=params)
+
+    def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
+        action, recurrent = policy.act(policy.observe(wide, state), recurrent)
+        state, result = wide.step(state, action)
+        shown = Shown(
+            contacts=result.contacts,
+            arrived=(result.distance < params.arrival_radius).sum(),
+            reward=result.reward.sum(),
+            cost=result.cost.mean(axis=0),
+        )
+        return state, recurrent, shown
+
+    return Stage(
+        policy,
+        env,
+        jax.jit(env.reset),
+        jax.jit(advance),
+        jax.jit(lambda state: links_at(wide, state, policy.attention)),
+    )
+
+
+def _with_spare(env: Env, state: EnvState) -> EnvState:
+    """The state with spare obstacles far outside, apart from each other and from all agents."""
+    away = 10 * env.params.side + 10.0 * jnp.arange(SPARE, dtype=state.obstacle.dtype)
+    spare = jnp.stack([away, away], axis=1)
+    radius = jnp.full(SPARE, env.params.obstacle_radius, state.obstacle_radius.dtype)
+    return dataclasses.replace(
+        state,
+        obstacle=jnp.concatenate([state.obstacle, spare]),
+        obstacle_radius=jnp.concatenate([state.obstacle_radius, radius]),
+    )
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    """To millimetres, as a flat list."""
+    return [round(value, 3) for value in values.ravel().tolist()]
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")

@@ -1,1 +1,0 @@
-"""Safe MPE: the particle world with costs, as pure functions."""

@@ -1,0 +1,127 @@
+"""Policies on disk: whole, self-contained, and refused when damaged."""
+
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ssmarl
+from ssmarl.core.serialization import load_tree, save_tree, write_atomically
+from ssmarl.nets.actor import RecurrentActorConfig
+from ssmarl.nets.deadlock import DeadlockEscapeConfig
+from ssmarl.nets.gnn import GraphEncoderConfig
+from ssmarl.nets.joint_policy import JointPolicy
+from ssmarl.policy.policy import FILE, Policy, PolicyMetadata, pretrained, save_policy
+
+KEY = jax.random.key(3)
+SMALL = RecurrentActorConfig(
+    GraphEncoderConfig(embedding=2, hidden=4, widths=(4, 8), message=8), recurrent_size=4
+)
+
+
+def policy(num_actors=None, **changes):
+    metadata = {
+        "scenario": "navigation",
+        "num_agents": 3,
+        "goal_edges": "target",
+        "dynamics": "double_integrator",
+        "action_limit": 1.0,
+        "action_bound": "box",
+        "constraints": ("collision=1",),
+        "num_actors": num_actors,
+        "actor": SMALL,
+        "deadlock_escape": DeadlockEscapeConfig(),
+        "algorithm": "ssmarl",
+        "steps": 0,
+        "seed": 0,
+    }
+    joint = JointPolicy.create(np.random.default_rng(0), SMALL, num_actors)
+    return Policy(joint, PolicyMetadata(**metadata | changes))
+
+
+def test_what_is_loaded_acts_as_what_was_saved(tmp_path):
+    mine = policy()
+    save_policy(tmp_path / FILE, mine, {"any": "thing"})
+    for name in (tmp_path, tmp_path / FILE, str(tmp_path)):
+        loaded = ssmarl.load(name)
+        assert loaded.metadata == mine.metadata
+    env = ssmarl.make("navigation", 7)
+    graph = env.graph(env.reset(KEY))
+    act = eqx.filter_jit(lambda policy: policy.act(graph, policy.initial_state(7)))
+    np.testing.assert_array_equal(act(loaded)[0], act(mine)[0])
+    noisy, _ = loaded.sample(graph, loaded.initial_state(7), KEY)
+    assert not np.allclose(noisy, act(loaded)[0])
+
+
+def test_one_network_each_only_runs_its_own_number(tmp_path):
+    save_policy(tmp_path / FILE, policy(num_actors=3), {})
+    with pytest.raises(ssmarl.InputError, match="one network for each of 3 agents"):
+        ssmarl.evaluate(ssmarl.load(tmp_path), num_agents=4, episodes=1)
+
+
+def test_damaged_missing_and_foreign_files_are_refused(tmp_path):
+    path = tmp_path / FILE
+    with pytest.raises(ssmarl.InputError, match="no such run directory"):
+        ssmarl.load(path)
+    with pytest.raises(ssmarl.InputError, match="pretrained"):
+        ssmarl.load("pretrained:nothing")
+    save_policy(path, policy(), {})
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"not at all", whole[:8] + b"x" * 50):
+        path.write_bytes(damaged)
+        with pytest.raises(ssmarl.InputError):
+            ssmarl.load(path)
+    save_tree(path, policy().joint, {"format": 99, "policy": {}})
+    with pytest.raises(ssmarl.InputError, match="format 99"):
+        ssmarl.load(path)
+    save_tree(path, {"x": jnp.zeros(3)}, {"format": 2, "policy": {}})
+    with pytest.raises(ssmarl.InputError, match="missing"):
+        ssmarl.load(path)
+
+
+def test_arrays_of_any_shape_and_kind_survive(tmp_path):
+    tree = {
+        "a": jnp.arange(6.0).reshape(2, 3).T,
+        "b": [jnp.array(7, jnp.int32), jnp.zeros((0, 2))],
+        "c": jnp.array([True, False]),
+    }
+    path = tmp_path / "deep" / "tree.safetensors"
+    save_tree(path, tree, {"x": [1, None]})
+    loaded = load_tree(path, jax.tree.map(jnp.zeros_like, tree))
+    for mine, other in zip(jax.tree.leaves(tree), jax.tree.leaves(loaded), strict=True):
+        np.testing.assert_array_equal(mine, other)
+        assert mine.dtype == other.dtype
+    with pytest.raises(ssmarl.InputError, match="shape"):
+        load_tree(path, {**tree, "c": jnp.zeros(5, bool)})
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "x.json"
+    write_atomically(path, b"old")
+    write_atomically(path, json.dumps([1]).encode())
+    assert path.read_text() == "[1]"
+    assert [item.name for item in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_policies_that_steer_by_landmarks_keep_to_their_scenario():
+    mine = policy(scenario="formation", goal_edges="landmarks")
+    with pytest.raises(ssmarl.InputError, match="landmarks of formation"):
+        ssmarl.evaluate(mine, scenario="navigation", episodes=1)
+    own = policy(scenario="mine")
+    with pytest.raises(ssmarl.InputError, match=r"its file with --load"):
+        ssmarl.evaluate(own, episodes=1)
+
+
+def test_a_navigation_policy_takes_slots_for_goals():
+    result = ssmarl.evaluate(policy(), scenario="formation", num_agents=4, episodes=2)
+    assert result.figures["scenario"] == "formation"
+    with pytest.raises(ssmarl.InputError, match="seed"):
+        ssmarl.evaluate(policy(), episodes=1, seed=1 << 31)
+
+
+def test_shipped_policies_load():
+    for name in pretrained():
+        assert ssmarl.load(f"pretrained:{name}").metadata.num_actors is None

@@ -1,0 +1,141 @@
+"""The examples of extending: each keeps its contract, and each runs from the command line."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import ssmarl
+from ssmarl import testing
+from ssmarl.algos import ALGORITHMS
+from ssmarl.cli.main import main
+from ssmarl.env.costs import COSTS
+from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.nets.gnn import GraphEncoderConfig
+from ssmarl.nets.tem import TemActorConfig
+
+EXTENDING = Path(__file__).parent.parent / "examples" / "extending"
+TINY = ["--num-agents", "2", "--episode-length", "6", "--steps", "24", "--set", "num_envs=4"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_built_in_scenarios_keep_the_contract(name):
+    testing.check_scenario(SCENARIOS[name])
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_built_in_costs_keep_the_contract(name):
+    testing.check_cost(COSTS[name])
+
+
+@pytest.mark.parametrize("name", DYNAMICS)
+def test_built_in_dynamics_keep_the_contract(name):
+    testing.check_dynamics(DYNAMICS[name])
+
+
+def test_built_in_networks_keep_the_contract():
+    testing.check_encoder(GraphEncoderConfig(widths=(4, 8), message=8))
+    testing.check_actor(TemActorConfig(size=8, recurrent_size=4))
+
+
+def test_examples_keep_their_contracts():
+    testing.check_scenario(SCENARIOS.find(f"{EXTENDING / 'scenario.py'}:rendezvous"), 5)
+    testing.check_cost(COSTS.find(f"{EXTENDING / 'cost.py'}:near_wall"))
+    testing.check_dynamics(DYNAMICS.find(f"{EXTENDING / 'dynamics.py'}:hovercraft"))
+    module = ssmarl.load_file(EXTENDING / "encoder.py")
+    testing.check_encoder(module.DeepSetsConfig(width=8))
+    testing.check_algorithm(ALGORITHMS.find(f"{EXTENDING / 'algorithm.py'}:apg"))
+
+
+def test_broken_extensions_fail_their_contracts():
+    """Each check can fail: it is given something that breaks one rule."""
+    negative = ssmarl.Cost("negative", lambda now: -now.distance)
+    with pytest.raises(AssertionError, match="negative"):
+        testing.check_cost(negative)
+
+    class Slippery(type(DYNAMICS["double_integrator"])):
+        def stopping_distance(self, params, speed):
+            return 0.1 * super().stopping_distance(params, speed)
+
+    with pytest.raises(AssertionError, match="stopping_distance"):
+        testing.check_dynamics(Slippery())
+    lazy = ALGORITHMS["rmappo"]
+    with pytest.raises(AssertionError, match="change the policy"):
+        testing.check_algorithm(
+            ssmarl.Algorithm(
+                "lazy",
+                "learns nothing",
+                lazy.presets,
+                lazy.init,
+                lambda env, settings, state, *_: (state, {"reward": jnp.float32(0)}),
+                lazy.policy,
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("args", "load"),
+    [
+        (
+            ["--scenario", "ring.py:ring", "--constraint", "cost.py:near_wall=0.5"],
+            ["ring.py", "cost.py"],
+        ),
+        (
+            ["--algo", "algorithm.py:apg", "--dynamics", "dynamics.py:hovercraft"],
+            ["algorithm.py", "dynamics.py"],
+        ),
+        (["--load", "encoder.py"], ["encoder.py"]),
+    ],
+    ids=["scenario-cost", "algorithm-dynamics", "encoder"],
+)
+def test_extensions_train_resume_evaluate_render_and_plot(
+    args, load, tmp_path, monkeypatch, capsys
+):
+    """Trained with the user's files; afterwards they run only where the user names them again."""
+    from ssmarl.core import registry
+
+    monkeypatch.chdir(EXTENDING)
+    run = tmp_path / "run"
+    extra = ['actor.encoder={"type": "deep_sets", "width": 8}'] if "encoder.py" in load else []
+    assert main(["train", *args, *TINY, *extra, "--no-report", "--out", str(run)]) == 0
+    forget(registry)
+    commands = [
+        ["eval", str(run), "--episodes", "2", "--episode-length", "5"],
+        ["render", str(run), "--episode-length", "3", "--out", str(tmp_path / "still.png")],
+        ["train", "--resume", str(run), "--no-report"],
+    ]
+    needed = commands if "encoder.py" in load or "ring.py" in load else commands[2:]
+    for command in needed:
+        capsys.readouterr()
+        assert main(command) == 2
+        assert "--load" in capsys.readouterr().err
+        assert not registry._LOADED, "no file of the user's may have run"
+    # Plots and reports need no code.
+    assert main(["plot", str(run)]) == 0
+    assert main(["report", str(run)]) == 0
+    assert not registry._LOADED
+    for command in commands:
+        assert main([*command, "--load", *load]) == 0
+
+
+def test_a_changed_file_is_not_taken_for_the_one_a_run_was_trained_with(tmp_path, capsys):
+    from ssmarl.core import registry
+
+    mine = tmp_path / "ring.py"
+    mine.write_text((EXTENDING / "ring.py").read_text())
+    run = tmp_path / "run"
+    args = ["train", "--scenario", f"{mine}:ring", *TINY, "--no-report", "--out", str(run)]
+    assert main(args) == 0
+    forget(registry)
+    mine.write_text(mine.read_text() + "\n# changed\n")
+    assert main(["train", "--resume", str(run), "--load", str(mine)]) == 2
+    assert "another version of ring.py" in capsys.readouterr().err
+
+
+def forget(registry):
+    """As in a new process: nothing of the user's is known."""
+    registry._LOADED.clear()
+    for known in registry._REGISTRIES:
+        known._records = {name: known[name] for name in known._builtin}
+        known._sources = {}

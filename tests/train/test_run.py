@@ -1,0 +1,296 @@
+"""Training runs: their files, stopping and going on, and the policy they keep."""
+
+import csv
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import ssmarl
+from ssmarl.algos.ssmarl_config import SsmarlConfig
+from ssmarl.env.costs import parse_constraint
+from ssmarl.eval.evaluate import Result
+from ssmarl.nets.actor import RecurrentActorConfig
+from ssmarl.nets.gnn import GraphEncoderConfig
+from ssmarl.train import run as training
+from ssmarl.train.config import TrainConfig
+from ssmarl.train.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
+from ssmarl.train.selection import Score, score
+from tests.helpers import replace
+
+FLAGS = os.environ.get("XLA_FLAGS", "")
+"""As this process started: commands tested before may have set more, too late for it."""
+SMALL = SsmarlConfig(
+    num_envs=4,
+    chunk=3,
+    actor=RecurrentActorConfig(
+        GraphEncoderConfig(embedding=2, hidden=4, widths=(4, 8), message=8), recurrent_size=4
+    ),
+)
+CONFIG = TrainConfig(
+    num_agents=(2,),
+    num_obstacles=(1,),
+    episode_length=6,
+    steps=6 * 4 * 6,
+    settings=SMALL,
+    evaluate_every=3,
+    evaluate_episodes=4,
+)
+
+
+def rows(folder):
+    """Metrics without the columns of the clock."""
+    with (Path(folder) / "metrics.csv").open(newline="") as file:
+        return [
+            {name: value for name, value in row.items() if name not in CLOCK}
+            for row in csv.DictReader(file)
+        ]
+
+
+def same_weights(one, other):
+    for name in ("policy.safetensors", str(CHECKPOINT)):
+        mine, theirs = load_file(Path(one) / name), load_file(Path(other) / name)
+        assert set(mine) == set(theirs)
+        for key in mine:
+            np.testing.assert_array_equal(mine[key], theirs[key])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    return training.train(CONFIG, folder, quiet=True)
+
+
+def test_a_run_leaves_its_files(whole, capsys):
+    names = {item.name for item in whole.folder.iterdir()}
+    assert names == {"config.json", "metrics.csv", "tb", "checkpoints", "policy.safetensors"}
+    assert TrainConfig.from_json(json.loads((whole.folder / "config.json").read_text())) == CONFIG
+    metrics = read_metrics(whole.folder)
+    assert metrics["iteration"] == [1, 2, 3, 4, 5, 6]
+    assert metrics["steps"][-1] == CONFIG.steps
+    evaluated = np.isfinite(metrics["eval_reward"])
+    np.testing.assert_array_equal(evaluated, [False, False, True, False, False, True])
+    assert whole.best.iteration in (3, 6)
+    assert whole.policy.metadata.steps == whole.best.iteration * 4 * 6
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(whole, tmp_path):
+    again = training.train(CONFIG, tmp_path / "again", quiet=True)
+    assert rows(again.folder) == rows(whole.folder)
+    same_weights(again.folder, whole.folder)
+    other = training.train(replace(CONFIG, seed=1), tmp_path / "other", quiet=True)
+    assert rows(other.folder) != rows(whole.folder)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_stopped_run_goes_on_as_if_it_had_not(whole, tmp_path, monkeypatch, stop):
+    """A signal is honoured after the iteration in hand; resuming gives the same numbers."""
+    add = MetricsFile.add
+
+    def add_and_stop(self, row):
+        add(self, row)
+        if row["iteration"] == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(MetricsFile, "add", add_and_stop)
+    with pytest.raises(training.Stopped, match=f"after {stop} of 6"):
+        training.train(CONFIG, tmp_path / "run", quiet=True)
+    monkeypatch.setattr(MetricsFile, "add", add)
+    training.resume(tmp_path / "run", quiet=True)
+    assert rows(tmp_path / "run") == rows(whole.folder)
+    same_weights(tmp_path / "run", whole.folder)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    before = (whole.folder / "metrics.csv").read_bytes()
+    assert training.resume(whole.folder, quiet=True).best == whole.best
+    assert (whole.folder / "metrics.csv").read_bytes() == before
+
+
+def kill_and_resume(folder, expected, after_rows, delay):
+    """SIGKILL a run in a process of its own, `delay` seconds after so many iterations; resume here.
+
+    Returns how many iterations it had done."""
+    code = (
+        "import sys; from pathlib import Path; from ssmarl.train import run;"
+        "from ssmarl.train.config import TrainConfig; import json;"
+        "run.CHECKPOINT_SECONDS = 0.0;"
+        "config = TrainConfig.from_json(json.loads(sys.argv[2]));"
+        "print('ready', flush=True); run.train(config, Path(sys.argv[1]), quiet=True)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), json.dumps(CONFIG.to_json())],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"XLA_FLAGS": FLAGS},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    while process.poll() is None and (
+        not (folder / "metrics.csv").exists() or len(rows(folder)) < after_rows
+    ):
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    done = len(rows(folder))
+    training.resume(folder, quiet=True)
+    assert rows(folder) == rows(expected)
+    same_weights(folder, expected)
+    return done
+
+
+def test_killed_at_any_moment_it_goes_on_as_if_it_had_not(whole, tmp_path):
+    done = kill_and_resume(tmp_path / "run", whole.folder, after_rows=2, delay=0.0)
+    assert 2 <= done < 6, "it must have been killed on its way"
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments(whole, tmp_path):
+    generator = random.Random(0)
+    done = [
+        kill_and_resume(
+            tmp_path / f"run{i}",
+            whole.folder,
+            after_rows=generator.randint(1, 5),
+            delay=generator.uniform(0.0, 0.2),
+        )
+        for i in range(20)
+    ]
+    assert len(set(done)) > 2, "the moments should fall into different iterations"
+
+
+@pytest.mark.slow
+def test_several_sizes_take_turns(tmp_path):
+    config = replace(CONFIG, num_agents=(2, 3), steps=4 * 4 * 6, num_obstacles=())
+    run = training.train(config, tmp_path / "run", quiet=True)
+    assert run.policy.metadata.num_agents == 3
+    assert len(read_metrics(run.folder)["steps"]) == 4
+
+
+def test_worlds_that_take_turns_are_listed_and_checked(tmp_path):
+    config = replace(CONFIG, num_obstacles=(1, 2), side_scale=(1.0, 0.9))
+    worlds = [env.params for env in config.training_envs()]
+    assert [(w.num_agents, w.num_obstacles) for w in worlds] == [(2, 1), (2, 2)]
+    assert worlds[1].side == pytest.approx(0.9 * worlds[0].side)
+    (reported,) = config.evaluation_envs()
+    assert (reported.params.num_obstacles, reported.params.side) == (2, worlds[0].side)
+    with pytest.raises(ssmarl.InputError, match="num_obstacles has 2 values"):
+        replace(CONFIG, num_obstacles=(1, 2), side_scale=(1.0, 0.9, 2.0))
+    config = replace(CONFIG, num_agents=(2, 3), num_obstacles=())
+    each = replace(SMALL, share_parameters=False)
+    with pytest.raises(ssmarl.InputError, match="several team sizes"):
+        training.train(replace(config, settings=each), tmp_path / "no", quiet=True)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_run_can_start_from_a_policy(whole, tmp_path):
+    config = replace(CONFIG, init=str(whole.folder), steps=24, evaluate_every=1)
+    state = training.initial_state(config)
+    mine = jax.tree.leaves(state.policy)
+    theirs = jax.tree.leaves(whole.policy.joint)
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    wide = replace(SMALL, actor=RecurrentActorConfig())
+    with pytest.raises(ssmarl.InputError, match="differ"):
+        training.initial_state(replace(config, settings=wide))
+
+
+def test_a_run_goes_on_without_the_policy_that_it_began_from(whole, tmp_path):
+    start = tmp_path / "start.safetensors"
+    start.write_bytes((whole.folder / "policy.safetensors").read_bytes())
+    config = replace(CONFIG, init=str(start))
+    run = training.train(config, tmp_path / "run", quiet=True)
+    before = rows(run.folder)
+    start.unlink()
+    again = training.resume(run.folder, quiet=True)
+    assert rows(again.folder) == before
+    assert again.policy.metadata.steps == 24 * again.best.iteration
+
+
+def test_wrong_runs_are_refused_before_they_begin(whole, tmp_path):
+    with pytest.raises(ssmarl.InputError, match="not empty"):
+        training.train(CONFIG, whole.folder, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="no run directory"):
+        training.resume(tmp_path, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="steps"):
+        replace(CONFIG, steps=0)
+    with pytest.raises(ssmarl.InputError, match="algo"):
+        replace(CONFIG, algo="magic")
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(ssmarl.InputError, match="a file"):
+        training.train(CONFIG, blocked, quiet=True)
+    with pytest.raises(ssmarl.InputError, match="free of overlaps"):
+        training.train(replace(CONFIG, side_scale=(0.05,)), tmp_path / "no", quiet=True)
+    with pytest.raises(ssmarl.InputError, match="cannot be written"):
+        training.train(CONFIG, blocked / "run", quiet=True)
+    checkpoint = whole.folder / CHECKPOINT
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[:100])
+    with pytest.raises(ssmarl.InputError, match="damaged"):
+        training.resume(whole.folder, quiet=True)
+    checkpoint.write_bytes(content)
+
+
+def test_without_its_extra_wandb_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ssmarl.InputError, match="extra"):
+        training.train(CONFIG, tmp_path / "run", wandb=True, quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_worlds_join_after_the_warm_up():
+    config = replace(CONFIG, num_obstacles=(1, 2, 3), steps=10 * 4 * 6)
+    assert config.round_robin() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    late = replace(config, warm_up_fraction=0.4)
+    assert late.round_robin() == [0, 0, 0, 0, 0, 1, 2, 0, 1, 2]
+    # 107 agents play 211 steps an episode where 3 play 100: the budget is one of steps.
+    sizes = replace(
+        config,
+        num_agents=(3, 107),
+        num_obstacles=(),
+        episode_length=None,
+        warm_up_fraction=0.25,
+        steps=4000,
+    )
+    assert sizes.round_robin() == [0, 0, 0, 0, 1, 0, 1, 0]
+    with pytest.raises(ssmarl.InputError, match="warm_up_fraction"):
+        replace(CONFIG, warm_up_fraction=1.5)
+
+
+def test_the_best_policy_is_within_the_limits_first():
+    limits = (parse_constraint("collision=1"), parse_constraint("speed=2"))
+
+    def result(reward, collision, speed):
+        costs = {"collision": collision, "speed": speed}
+        figures = {
+            "reward_agent": reward,
+            "num_agents": 3,
+            "cost_by_constraint": costs,
+            "cost_most_by_constraint": {name: 2 * cost for name, cost in costs.items()},
+        }
+        return Result(figures, {})
+
+    inside = score([result(10.0, 0.5, 2.0)], limits, 1)
+    outside = score([result(99.0, 0.5, 3.0)], limits, 2)
+    far = score([result(99.0, 4.0, 3.0)], limits, 3)
+    better = score([result(11.0, 1.0, 2.0)], limits, 4)
+    assert outside.violation == 0.5
+    # The same costs against limits for the costliest agent, and for all together.
+    assert score([result(10.0, 0.5, 2.0)], limits, 1, "per_agent").violation == 1.0
+    assert score([result(10.0, 0.5, 2.0)], limits, 1, "team").violation == 2.0
+    ranking = [Score(), far, outside, inside, better]
+    for worse, good in itertools.pairwise(ranking):
+        assert good.better_than(worse)
+        assert not worse.better_than(good)

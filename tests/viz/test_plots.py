@@ -1,0 +1,130 @@
+"""Curves, scalability figures and reports: drawn from what was measured."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import ssmarl
+from ssmarl.train.config import TrainConfig
+from ssmarl.viz import curves
+from ssmarl.viz.curves import grouped, save_curves
+from ssmarl.viz.report import write_report
+from ssmarl.viz.scalability import read_results, save_scalability
+
+NAMES = ["steps", "reward", "cost_collision", "success", "eval_reward", "eval_cost", "eval_success"]
+
+
+def make_run(folder, rows=30, **config):
+    """A run's files with made-up numbers."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(TrainConfig(**config).to_json()))
+    with (folder / "metrics.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            [
+                *NAMES,
+                "step_free",
+                "step_constrained",
+                "step_recovery",
+                "step_rejected",
+                "kl",
+                "seconds",
+            ]
+        )
+        for i in range(rows):
+            shown = [i, 1 / (i + 1), 0.9] if i % 10 == 9 else ["nan"] * 3
+            writer.writerow([100 * i, i, 2 / (i + 1), i / 30, *shown, 0.5, 0.3, 0.1, 0.1, 0.01, i])
+    return folder
+
+
+def test_curves_are_drawn_as_png_and_svg(tmp_path):
+    run = make_run(tmp_path / "run")
+    for out in (tmp_path / "curves.png", tmp_path / "plots" / "curves.svg"):
+        save_curves([run], out, log=True)
+        assert out.stat().st_size > 5000
+    picture = np.asarray(Image.open(tmp_path / "curves.png").convert("RGB"))
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10
+    with pytest.raises(ssmarl.InputError, match="no run directory"):
+        save_curves([tmp_path], tmp_path / "none.png")
+    with pytest.raises(ssmarl.InputError, match=r"\.png or \.svg"):
+        save_curves([run], tmp_path / "curves.pdf")
+
+
+def test_seeds_become_one_line_and_other_runs_their_own(tmp_path):
+    runs = [make_run(tmp_path / f"seed{seed}", 20 + seed, seed=seed) for seed in range(3)]
+    other = make_run(tmp_path / "tight", constraints=("collision=0.3",))
+    seeds, alone = grouped([*runs, other])
+    assert (seeds.label, alone.label) == ("ssmarl, 3 seeds", "tight")
+    assert [len(run["steps"]) for run in seeds.runs] == [20, 20, 20]
+    save_curves([*runs, other], tmp_path / "curves.svg")
+    save_curves([*runs, other], tmp_path / "again.svg")
+    assert (tmp_path / "curves.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+def result(agents, reward=800.0):
+    figures = {"reward_agent": reward, "reward_team": reward * agents, "cost_agent": 0.2}
+    figures |= {"success": 1.0, "reach": 1.0, "safe": 0.9}
+    interval = {name: [value * 0.9, value * 1.1] for name, value in figures.items()}
+    return {"num_agents": agents, "policy": "mine", "episodes": 7, **figures, "ci95": interval}
+
+
+def test_scalability_needs_files_of_evaluations(tmp_path):
+    file = tmp_path / "eval.json"
+    file.write_text(json.dumps([result(3), result(96)]))
+    save_scalability([file], tmp_path / "scale.png")
+    assert (tmp_path / "scale.png").stat().st_size > 5000
+    assert [item["num_agents"] for item in read_results(file)] == [3, 96]
+    for content, complaint in (("[", "not JSON"), ('[{"n": 1}]', "eval --json"), ("7", "eval")):
+        file.write_text(content)
+        with pytest.raises(ssmarl.InputError, match=complaint):
+            read_results(file)
+    with pytest.raises(ssmarl.InputError, match="No such file"):
+        read_results(tmp_path / "nothing.json")
+
+
+def test_the_shipped_policies_evaluations_can_be_drawn(tmp_path):
+    from ssmarl.policy.policy import pretrained
+
+    files = [path.with_suffix(".json") for path in pretrained().values()]
+    save_scalability(files, tmp_path / "scale.svg")
+    assert (tmp_path / "scale.svg").exists()
+
+
+def test_a_report_is_one_file_that_needs_no_network(tmp_path):
+    run = make_run(tmp_path / "run", scenario="navigation", seed=5)
+    curves = run / "plots" / "curves.svg"
+    save_curves([run], curves)
+    page = write_report(run, curves, None, [result(3), result(96)]).read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    text = page.split("base64")
+    assert not any(word in part for part in text for word in ('src="http', "href=", "<script"))
+    assert "seed 5" in page
+    assert "<td>96</td><td>76800 ± 7680</td>" in page
+    assert "collision=1" in page
+    assert "jax" in page
+
+
+def test_a_report_escapes_what_it_quotes(tmp_path):
+    run = make_run(tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["init"] = "<script>alert(1)</script>"
+    (run / "config.json").write_text(json.dumps(config))
+    curves = run / "plots" / "curves.svg"
+    save_curves([run], curves)
+    assert "<script>" not in write_report(run, curves).read_text()
+
+
+def test_many_runs_can_be_told_apart(tmp_path, monkeypatch):
+    """No two lines of nine look alike, and the legend hides none of them."""
+    drawn = []
+    monkeypatch.setattr(curves, "save_figure", lambda figure, _: drawn.append(figure))
+    folders = [make_run(tmp_path / f"run{i}", steps=100 + i) for i in range(9)]
+    curves.save_curves(folders, tmp_path / "x.png")
+    (figure,) = drawn
+    lines = [line for line in figure.axes[0].lines if line.get_label()[0] != "_"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
+    assert len(figure.legends[0].get_texts()) == 9
+    assert figure.axes[0].get_legend() is None
