@@ -3,25 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-env test-rest test-slow lint bench format clean
+.PHONY: run test test-env test-rest test-slow lint package docs bench format clean
 
 RUN := runs/navigation
-# 3 agents: first in the scenario's own world, then also in a smaller one, where agents meet, and in
-# a wide and crowded one, where ways are long. That is what teams of 96 need (docs/training.md).
-TRAIN := --num-agents 3 --num-obstacles 3 2 20 --room 1 0.75 1.8 --warm-up 0.25 --obstacle-slots 6 \
-	--cost-limit 0.3 --steps 1_600_000 \
-	--set path.detours=true path.foresight.pull=2.5 path.foresight.impatience=6 actor.patience=15
 
-run: .venv/installed  ## train on 3 agents, evaluate on up to 96, draw; goes on where it stopped
+run: .venv/installed  ## train the recipe `navigation`, evaluate on up to 96 agents, draw; resumes
 	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \
-	else $(BIN)/ssmarl train $(TRAIN) --out $(RUN); fi
+	else $(BIN)/ssmarl train --recipe navigation --out $(RUN); fi
 	$(BIN)/ssmarl eval $(RUN) --num-agents 3 6 12 24 48 96 --episodes 100 --json $(RUN)/eval.json
 	$(BIN)/ssmarl plot $(RUN) --out $(RUN)/plots/curves.png
 	$(BIN)/ssmarl render $(RUN) --num-agents 24 --out $(RUN)/videos/navigation-n24.gif
 
 # Most of the tests' time is compilation. XLA's older code generator, where this JAX still has it,
-# compiles up to four times as fast, and without optimisation faster still; the world's own tests
-# compare to the last bit what optimised kernels compute. Learning checks compile as users do.
+# compiles up to four times as fast, and without optimisation faster still; the tests of the
+# environment compare bit by bit what optimised kernels compute. Learning checks compile as users do.
 QUICK := --xla_cpu_use_fusion_emitters=false
 FLAGS = $(shell XLA_FLAGS=$(QUICK) $(BIN)/python -c 'import jax; jax.devices()' \
 	> /dev/null 2>&1 && echo $(QUICK))
@@ -30,6 +25,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 test: .venv/installed-test  ## what CI runs
 	$(MAKE) --jobs 2 lint test-env
 	$(MAKE) test-rest
+	$(MAKE) --jobs 2 package docs
 
 test-env: .venv/installed-test
 	XLA_FLAGS="$(FLAGS)" $(PYTEST) tests/env tests/adapters
@@ -45,6 +41,19 @@ lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+package: .venv/installed-test  ## build sdist and wheel; install the wheel apart and use it
+	rm -rf build/package && mkdir -p build/package
+	$(BIN)/python -m build --outdir build/package/dist . > build/package/build.log
+	$(BIN)/pip install --quiet --no-deps --target build/package/installed build/package/dist/*.whl
+	cd build/package && PYTHONPATH=installed ../../$(BIN)/python -c 'import ssmarl; \
+		assert "installed" in ssmarl.__file__, ssmarl.__file__; \
+		from importlib.resources import files; \
+		assert (files("ssmarl.viz.live") / "page" / "page.html").is_file(); \
+		print(ssmarl.load("pretrained:navigation").metadata.scenario, "loads from the wheel")'
+
+docs: .venv/installed-test  ## build the documentation site in build/site
+	$(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 format: .venv/installed-test
 	$(BIN)/ruff check --fix .

@@ -12,7 +12,7 @@ from ssmarl.adapters.pettingzoo import MultiAgentEnv
 
 
 def episode(env, weights, seed):
-    """JointPolicy reward of one episode of the linear policy."""
+    """Team reward of one episode of the linear policy."""
     observations, _ = env.reset(seed=seed)
     total = 0.0
     while env.agents:

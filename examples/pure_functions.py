@@ -9,14 +9,14 @@ env = ssmarl.make("navigation", num_agents=3, constraints=["collision=1", "speed
 
 
 def episode(key):
-    """JointPolicy reward, cost per constraint, and whether everybody arrived."""
+    """Team reward, cost per constraint, and whether everybody arrived."""
 
     def step(state, key):
         return env.step(state, straight(env, state, key))
 
     start, *keys = jax.random.split(key, 1 + env.params.episode_length)
     _, result = jax.lax.scan(step, env.reset(start), jax.numpy.stack(keys))
-    arrived = (result.distance[-1] < env.params.reach).all()
+    arrived = (result.distance[-1] < env.params.arrival_radius).all()
     return result.reward.sum(), result.cost.sum(axis=0).mean(axis=0), arrived
 
 

@@ -26,10 +26,10 @@ while env.agents:
     total += sum(costs.values())
 print("constrained: team cost", total, "last infos", infos["agent_0"])
 
-# Graph: every agent sees its own neighbourhood, of varying size.
+# Graph: every agent observes its own neighbourhood, of varying size.
 env = MultiAgentGraphConstrainEnv("navigation", num_agents=12)
 observations, infos = env.reset(seed=0)
 for agent, graph in observations.items():
     sources = graph.nodes[graph.edge_links[:, 0]]
     kinds = {"obstacles": 0, "agents": 1, "goals": 2}
-    print("graph:", agent, {name: int((sources == kind).sum()) for name, kind in kinds.items()})
+    print("graph:", agent, {name: int((sources[:, 0] == kind).sum()) for name, kind in kinds.items()})

@@ -103,6 +103,7 @@ def test_wrong_types_from_python_are_refused_without_the_type_checker():
     for call in (
         "num_agents=2.5",
         "goal_edges='all'",
+        "action_bound='ball'",
         "neighbor_config=ssmarl.NeighborConfig(method='fast')",
     ):
         program = f"import ssmarl; ssmarl.make('navigation', **dict({call}))"

@@ -203,3 +203,28 @@ def test_first_weights_are_orthogonal(shape: tuple[int, int]) -> None:
     # Evenly distributed: no entry leans to one side, all are of one size.
     np.testing.assert_allclose(np.mean(draws, axis=0), 0, atol=0.1)
     np.testing.assert_allclose(np.mean(np.square(draws), axis=0), 1 / max(shape), rtol=0.2)
+
+
+def row(distance):
+    """Three agents of formation in a row; their communication range is 0.7, perception 1."""
+    env = ssmarl.make("formation", 3)
+    state = env.reset(KEY)
+    x = jnp.array([0.0, distance, 2 * distance])
+    return env, replace(state, position=jnp.stack([x, jnp.zeros(3)], axis=1))
+
+
+@pytest.mark.parametrize(("distance", "told"), [(0.6, True), (0.8, False)])
+def test_messages_pass_only_in_communication_range(distance, told):
+    """A perceives B either way, but hears of C through B only where they communicate."""
+    env, state = row(distance)
+    graph = env.graph(state)
+    assert bool(graph.agents.mask[0].any()), "B is perceived"
+    assert bool(graph.agents.communicates[0].any()) is told
+
+    def first_action(agent):
+        faster = replace(state, velocity=state.velocity.at[agent].set(jnp.array([0.5, 0.5])))
+        return np.asarray(ACT(ACTOR, env.graph(faster), ACTOR.initial_state(3))[0].mean[0])
+
+    still = np.asarray(ACT(ACTOR, graph, ACTOR.initial_state(3))[0].mean[0])
+    assert np.abs(first_action(1) - still).max() > 1e-5, "B's own state is perceived"
+    assert bool(np.abs(first_action(2) - still).max() > 1e-6) is told

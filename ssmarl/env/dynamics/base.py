@@ -7,11 +7,11 @@ the vehicle's numbers (docs/extending.md). `ssmarl.testing.check_dynamics` tests
 from typing import ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.core.types import Key
-from ssmarl.env.geometry import length
 from ssmarl.env.params import WorldParams
 from ssmarl.env.state import Body
 
@@ -92,6 +92,6 @@ def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Arra
     return huge * jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
 
 
-def speed(body: Body) -> Float[Array, "*E A"]:
-    """Speed of every agent, in metres a second."""
-    return length(body.velocity)
+def saturate(x: Float[Array, "*n"], low: float, high: float) -> Float[Array, "*n"]:
+    """Clip a value, and let gradients pass: at its limit, a speed can still be asked to fall."""
+    return x + jax.lax.stop_gradient(jnp.clip(x, low, high) - x)

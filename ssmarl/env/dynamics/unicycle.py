@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.core.config import POSITIVE, check_ranges
 from ssmarl.core.types import Key
+from ssmarl.env.dynamics.base import saturate
 from ssmarl.env.geometry import on_circle
 from ssmarl.env.params import WorldParams
 from ssmarl.env.state import Body
@@ -28,13 +29,13 @@ from ssmarl.env.state import Body
 class Unicycle:
     """A small differential-drive robot. `Body.internal` is the heading θ, in radians."""
 
-    max_speed: float = 1.5
+    max_speed: float = 1.0
     """In metres a second."""
     reverse_speed: float = 0.5
     """Largest speed backwards, in metres a second."""
     acceleration: float = 5.0
     """At full action, in metres per second squared."""
-    turn_rate: float = 3.0
+    turn_rate: float = 4.0
     """At full action, in radians a second."""
     mass: float = 1.0
     """In kilograms."""
@@ -71,7 +72,7 @@ class Unicycle:
         """Turn, change the speed, move."""
         heading = body.internal[:, 0] + params.dt * self.turn_rate * action[:, 1]
         speed = self._speed(body) + params.dt * self.acceleration * action[:, 0]
-        speed = jnp.clip(speed, -self.reverse_speed, self.max_speed)
+        speed = saturate(speed, -self.reverse_speed, self.max_speed)
         velocity = speed[:, None] * on_circle(heading) + (params.dt / self.mass) * force
         return Body(body.position + params.dt * velocity, velocity, heading[:, None])
 

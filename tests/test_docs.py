@@ -1,0 +1,51 @@
+"""The documentation: code blocks run, commands parse, links lead somewhere."""
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ssmarl.cli.main import parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUNNABLE = [page for page in PAGES if "```python" in page.read_text()]
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+def test_python_blocks_run(page, monkeypatch):
+    """In order, in one namespace, as a reader would type them."""
+    monkeypatch.chdir(ROOT)
+    names: dict = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_parse(page, monkeypatch):
+    """Every `ssmarl` command of a plain block has the options that it uses."""
+    monkeypatch.chdir(ROOT)
+    for block in blocks(page, ""):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["ssmarl"] and words[1:]:
+                parse(words[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_no_machine_in_the_docs():
+    home = os.sep.join(ROOT.parts[:2]).replace("//", "/")
+    for page in PAGES:
+        assert f"{home}/" not in page.read_text(), page.name
