@@ -32,4 +32,6 @@ observations, infos = env.reset(seed=0)
 for agent, graph in observations.items():
     sources = graph.nodes[graph.edge_links[:, 0]]
     kinds = {"obstacles": 0, "agents": 1, "goals": 2}
-    print("graph:", agent, {name: int((sources[:, 0] == kind).sum()) for name, kind in kinds.items()})
+    print(
+        "graph:", agent, {name: int((sources[:, 0] == kind).sum()) for name, kind in kinds.items()}
+    )

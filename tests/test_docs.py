@@ -15,7 +15,19 @@ RUNNABLE = [page for page in PAGES if "```python" in page.read_text()]
 
 
 def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    """The fenced blocks of a language; "" for plain ones."""
+    found, inside = [], None
+    for line in page.read_text().splitlines():
+        if line.startswith("```"):
+            if inside is None:
+                inside = (line.removeprefix("```").strip(), [])
+            else:
+                kind, lines = inside
+                found += ["\n".join(lines) + "\n"] if kind == language else []
+                inside = None
+        elif inside is not None:
+            inside[1].append(line)
+    return found
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)

@@ -11,6 +11,7 @@ from ssmarl.algos import ALGORITHMS
 from ssmarl.cli.main import main
 from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.nets.tem import TemActorConfig
@@ -54,7 +55,7 @@ def test_broken_extensions_fail_their_contracts():
     with pytest.raises(AssertionError, match="negative"):
         testing.check_cost(negative)
 
-    class Slippery(type(DYNAMICS["double_integrator"])):
+    class Slippery(DoubleIntegrator):
         def stopping_distance(self, params, speed):
             return 0.1 * super().stopping_distance(params, speed)
 

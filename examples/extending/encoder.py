@@ -36,7 +36,7 @@ class DeepSetsConfig(EncoderConfig, tag="deep_sets"):
 class DeepSets(eqx.Module):
     """ρ(Σ φ_agent(e) + Σ φ_obstacle(e) + Σ φ_goal(e)) over each agent's edges."""
 
-    phi: tuple[Linear, Linear, Linear]
+    phi: tuple[Linear, ...]
     rho: Linear
     edges: EdgeFeatureConfig = eqx.field(static=True)
 
@@ -52,7 +52,7 @@ class DeepSets(eqx.Module):
 
     def __call__(self, graph):
         """Features of every agent."""
-        total = 0.0
+        total = jnp.zeros(())
         groups = (graph.agents, graph.obstacles, graph.goals)
         for phi, group in zip(self.phi, groups, strict=True):
             features = edge_features(self.edges, group, goals=group is graph.goals)

@@ -1,5 +1,7 @@
 """The baselines: what each praises, by hand; that each iterates; that limits are kept."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -116,7 +118,8 @@ def test_learning_fades_away_towards_the_end():
         """Adam's first steps are as long as the learning rate, whatever the gradient."""
         start = on_devices(algorithm.init(ENV, config, np.random.default_rng(0)), config.num_envs)
         state, _ = step(start, jnp.float32(progress), KEY)
-        return np.abs(np.asarray(algorithm.policy(state).actor.mean.bias)).max()
+        actor: Any = algorithm.policy(state).actor
+        return np.abs(np.asarray(actor.mean.bias)).max()
 
     assert moved(0.0) > 1e-4
     assert moved(0.75) == pytest.approx(moved(0.0) / 4, rel=0.1)

@@ -152,7 +152,7 @@ def test_the_distance_counts_more_for_an_agent_that_is_stuck():
     env = ssmarl.make(
         layout={"agents": [[0, 0]], "goals": [[1.5, 0]], "side": 4}, episode_length=40
     )
-    policy = JointPolicy.create(np.random.default_rng(0), RecurrentActorConfig(log_std=-9.0))
+    policy: Any = JointPolicy.create(np.random.default_rng(0), RecurrentActorConfig(log_std=-9.0))
     still = jax.tree.map(jnp.zeros_like, policy.actor.mean)
     policy = eqx.tree_at(lambda policy: policy.actor.mean, policy, still)
 
@@ -291,7 +291,7 @@ def test_the_reward_is_learned_and_not_the_target(estimator):
         critics=CriticFitConfig(critic=CriticConfig(recurrent_size=8), epochs=4),
     )
     state = on_devices(SSMARL.init(env, config, np.random.default_rng(0)), 16)
-    step, rewards = compiled_iteration(env, SSMARL, config), []
+    step, rewards, metrics = compiled_iteration(env, SSMARL, config), [], {}
     for i in range(40):
         state, metrics = step(state, jnp.float32(i / 40), jax.random.fold_in(KEY, i))
         rewards.append(float(metrics["reward"]))

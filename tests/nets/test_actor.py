@@ -1,5 +1,7 @@
 """The networks: any number of agents, no order, no padding; and they feel where things are."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from ssmarl.nets.layers import orthogonal
 from tests.helpers import replace
 
 KEY = jax.random.key(0)
-ACTOR = RecurrentActorConfig().build(np.random.default_rng(0))
+ACTOR: Any = RecurrentActorConfig().build(np.random.default_rng(0))
 ACT = eqx.filter_jit(lambda actor, graph, memory: actor(graph, memory))
 
 
