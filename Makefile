@@ -53,7 +53,7 @@ package: .venv/installed-test  ## build sdist and wheel; install the wheel apart
 		print(ssmarl.load("pretrained:navigation").metadata.scenario, "loads from the wheel")'
 
 docs: .venv/installed-test  ## build the documentation site in build/site
-	$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 format: .venv/installed-test
 	$(BIN)/ruff check --fix .

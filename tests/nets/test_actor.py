@@ -1,4 +1,4 @@
-"""The networks: any number of agents, no order, no padding; and they feel where things are."""
+"""The networks: any number of agents, no order, no padding; features that tell left from right."""
 
 from typing import Any
 
@@ -215,13 +215,13 @@ def row(distance):
     return env, replace(state, position=jnp.stack([x, jnp.zeros(3)], axis=1))
 
 
-@pytest.mark.parametrize(("distance", "told"), [(0.6, True), (0.8, False)])
-def test_messages_pass_only_in_communication_range(distance, told):
+@pytest.mark.parametrize(("distance", "heard"), [(0.6, True), (0.8, False)])
+def test_messages_pass_only_in_communication_range(distance, heard):
     """A perceives B either way, but hears of C through B only where they communicate."""
     env, state = row(distance)
     graph = env.graph(state)
     assert bool(graph.agents.mask[0].any()), "B is perceived"
-    assert bool(graph.agents.communicates[0].any()) is told
+    assert bool(graph.agents.communicates[0].any()) is heard
 
     def first_action(agent):
         faster = replace(state, velocity=state.velocity.at[agent].set(jnp.array([0.5, 0.5])))
@@ -229,4 +229,4 @@ def test_messages_pass_only_in_communication_range(distance, told):
 
     still = np.asarray(ACT(ACTOR, graph, ACTOR.initial_state(3))[0].mean[0])
     assert np.abs(first_action(1) - still).max() > 1e-5, "B's own state is perceived"
-    assert bool(np.abs(first_action(2) - still).max() > 1e-6) is told
+    assert bool(np.abs(first_action(2) - still).max() > 1e-6) is heard

@@ -1,4 +1,4 @@
-"""Readers and actors of the baselines, each against its formula written out plainly."""
+"""Encoders and actors of the baselines, each against its formula written out plainly."""
 
 import equinox as eqx
 import jax
@@ -103,7 +103,7 @@ def test_informarl_vertices_are_what_the_world_holds():
     ids=["unimp", "pooled", "tem"],
 )
 def test_order_and_padding_change_nothing(config):
-    """Graph actors: the same weights for any team, whoever is listed first."""
+    """Graph actors: the same weights for any team, in any order of agents."""
     env = ssmarl.make("navigation", 6)
     actor = config.build(np.random.default_rng(0))
     state = moving(env, 1)

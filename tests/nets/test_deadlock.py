@@ -1,4 +1,4 @@
-"""Agents that get nowhere: told apart by hand, shown goals turned as geometry says."""
+"""Deadlock escape: detection by hand, rotated goals as geometry says, wrapping any actor."""
 
 import equinox as eqx
 import jax
@@ -36,17 +36,17 @@ ESCAPE = jax.jit(escape_step, static_argnums=2)
 def played(count, window=5, velocity=lambda step: ((0, 0), (0, 0), (0, -1.0))):
     """What three agents are shown that stand still: away from the goal, at it, and driving on."""
     state = ENV.reset(KEY)
-    progress, shown, insisted = EscapeState.initial(3, window), [], []
+    progress, shown, straightened = EscapeState.initial(3, window), [], []
     for step in range(count):
         moving = replace(state, velocity=jnp.asarray(velocity(step), jnp.float32))
-        graph, progress, insists = ESCAPE(ENV.graph(moving), progress, window)
+        graph, progress, straight = ESCAPE(ENV.graph(moving), progress, window)
         shown.append(np.asarray(graph.goals.feature[:, 0, :2]))
-        insisted.append(np.asarray(insists))
-    return np.stack(shown), np.stack(insisted), progress
+        straightened.append(np.asarray(straight))
+    return np.stack(shown), np.stack(straightened), progress
 
 
-def test_only_who_gets_nowhere_away_from_its_goal_steps_aside():
-    shown, insisted, progress = played(14)
+def test_only_agents_without_progress_away_from_their_goal_are_stuck():
+    shown, straightened, progress = played(14)
     assert progress.wait[0] == ATTEMPT_STEPS + 5 - 3
     turned = np.abs(shown - [[1, 0], [0, 0.1], [0, -2]]).max(axis=-1) > 1e-3
     # Nobody is asked in the first 2 · 5 steps.
@@ -54,24 +54,24 @@ def test_only_who_gets_nowhere_away_from_its_goal_steps_aside():
     assert not turned[:, 1:].any(), "parked, and on its way"
     np.testing.assert_allclose(shown[-1, 0], [0, SHOWN_DISTANCE], atol=1e-5)
     np.testing.assert_array_equal(progress.attempts, [1, 0, 0])
-    assert not insisted.any()
+    assert not straightened.any()
 
 
-def test_it_steps_aside_and_insists_in_turn():
-    shown, insisted, progress = played(60)
+def test_it_rotates_the_goal_and_drives_straight_in_turn():
+    shown, straightened, progress = played(60)
     aside = shown[:, 0, 1] > 1
     first = slice(10, 10 + ATTEMPT_STEPS)
     assert aside[first].all()
     assert not aside[10 + ATTEMPT_STEPS]
-    start = int(np.argmax(insisted[:, 0]))
+    start = int(np.argmax(straightened[:, 0]))
     assert start > 10 + ATTEMPT_STEPS
-    assert insisted[start : start + ATTEMPT_STEPS, 0].all()
-    assert not (insisted[:, 0] & aside).any()
+    assert straightened[start : start + ATTEMPT_STEPS, 0].all()
+    assert not (straightened[:, 0] & aside).any()
     assert int(progress.attempts[0]) >= 3
-    assert not insisted[:, 1:].any()
+    assert not straightened[:, 1:].any()
 
 
-def test_to_and_fro_is_getting_nowhere():
+def test_moving_to_and_fro_is_no_progress():
     def to_and_fro(step):
         return np.full((3, 2), 1.0 if step % 2 else -1.0)
 
