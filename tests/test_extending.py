@@ -1,5 +1,6 @@
 """The examples of extending: each keeps its contract, and each runs from the command line."""
 
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -130,8 +131,40 @@ def test_a_changed_file_is_not_taken_for_the_one_a_run_was_trained_with(tmp_path
     assert main(args) == 0
     forget(registry)
     mine.write_text(mine.read_text() + "\n# changed\n")
-    assert main(["train", "--resume", str(run), "--load", str(mine)]) == 2
-    assert "another version of ring.py" in capsys.readouterr().err
+    for command in (["train", "--resume", str(run)], ["eval", str(run), "--episodes", "1"]):
+        assert main([*command, "--load", str(mine)]) == 2
+        assert "another version of ring.py" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "COST = ssmarl.Cost('bad', lambda now: now.distance.sum())",
+            "cost 'bad'.*(shape|TypeCheckError)",
+        ),
+        ("COST = ssmarl.Cost('bad', lambda now: now.nothing)", "cost 'bad' fails: AttributeError"),
+        (
+            "def fn(now, *, a: float = 1.0): return now.distance\n"
+            "COST = ssmarl.Cost('bad', fn, lambda now: now.distance)",
+            "parameters none, it must have those of the cost: a",
+        ),
+    ],
+)
+def test_broken_costs_are_named_in_one_line(code, message, tmp_path, capsys):
+    (tmp_path / "bad.py").write_text(f"import ssmarl\n{code}\n")
+    assert main(["simulate", "--constraint", f"{tmp_path / 'bad.py'}:bad=1"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error)
+    assert error.count("\n") == 1
+
+
+def test_a_broken_vehicle_is_named_in_one_line(tmp_path, capsys):
+    text = (EXTENDING / "dynamics.py").read_text().replace("[int] = 4", "[int] = 6")
+    (tmp_path / "bad.py").write_text(text)
+    args = ["simulate", "--dynamics", f"{tmp_path / 'bad.py'}:hovercraft", "--driver", "random"]
+    assert main(args) == 2
+    assert "dynamics 'hovercraft' fails" in capsys.readouterr().err
 
 
 def forget(registry):

@@ -44,7 +44,8 @@ class ApgState(eqx.Module):
 
 def init(env, config, rng):
     """Untrained."""
-    policy = JointPolicy.create(rng, config.actor.for_env(env))
+    num_actors = None if config.share_parameters else env.params.num_agents
+    policy = JointPolicy.create(rng, config.actor.for_env(env), num_actors)
     return ApgState(policy, config.optimizer().init(policy))
 
 

@@ -21,7 +21,7 @@ COLUMNS = (
     ("success", "success", "{:.1%}"),
     ("reach", "reach", "{:.1%}"),
     ("safe", "safe", "{:.1%}"),
-    ("distance", "distance", "{:.3f}"),
+    ("dist.", "distance", "{:.3f}"),
 )
 
 
@@ -98,19 +98,24 @@ def _table(result: Result, policy: str) -> Table:
     limit = figures["action_limit"]
     world = "unclipped" if limit is None else f"actions ±{limit:g} ({figures['action_bound']})"
     title = f"{policy} on {figures['scenario']}, {world}, {figures['episodes']} episodes (± 95 %)"
-    names = ["n", "T", *(head for head, _, _ in COLUMNS), *figures["cost_by_constraint"]]
+    names = ["n", "T", *(head for head, _, _ in COLUMNS), *_own_costs(figures)]
     table = Table(title=title)
     for name in names:
         table.add_column(name, justify="right")
     return table
 
 
+def _own_costs(figures: Json) -> list[str]:
+    """Constrained costs other than contacts, which have a column of their own."""
+    return [name for name in figures["cost_by_constraint"] if name != "collision"]
+
+
 def _row(result: Result) -> list[str]:
     figures = result.figures
     cells = [str(figures["num_agents"]), str(figures["episode_length"])]
     columns = [(name, figures[name], style) for _, name, style in COLUMNS]
-    costs = figures["cost_by_constraint"].items()
-    columns += [(f"cost_{name}", value, "{:.2f}") for name, value in costs]
+    costs = figures["cost_by_constraint"]
+    columns += [(f"cost_{name}", costs[name], "{:.2f}") for name in _own_costs(figures)]
     for name, value, style in columns:
         low, high = result.ci95[name]
         half = style.format((high - low) / 2).rstrip("%")

@@ -86,6 +86,7 @@ def _one_line(box: str) -> str:
     """The message inside tyro's framed, multi-line error, without its title and hints."""
     lines = [re.sub(r"[│╰╯─]+", " ", line) for line in box.splitlines() if "╭" not in line]
     message = re.split(r"Argument helptext|Got errors|For full helptext", " ".join(lines))[0]
+    message = re.sub(r"Error parsing __tyro[\w.-]*:", "", message)
     return " ".join(message.split()) or "invalid arguments, see ssmarl --help"
 
 

@@ -49,6 +49,7 @@ def report(folder: Path) -> Path:
         film, results = _with_policy(folder, results)
     except InputError as error:
         note = f"Without evaluation and film: {error}"
+        print(note)
     return write_report(folder, curves, film, results, note)
 
 

@@ -17,6 +17,9 @@ from ssmarl.core.errors import InputError
 from ssmarl.train.config import TrainConfig, from_preset, with_settings
 from ssmarl.train.recipes import find_recipe
 
+WITH_RESUME = {"--resume", "--load", "--wandb", "--no-wandb", "--report", "--no-report", "--help"}
+"""Options that can be given with `--resume`."""
+
 
 @dataclass(frozen=True)
 class Train:
@@ -61,7 +64,7 @@ class Train:
                 for config, folder in self._planned():
                     runs.append(train(config, folder, wandb=self.wandb))
         except Stopped as stop:
-            print(f"{stop}\nResume with: ssmarl train --resume DIR", file=sys.stderr)
+            print(f"{stop}\nResume with: ssmarl train --resume {stop.folder}", file=sys.stderr)
             raise SystemExit(130) from None
         for run in runs:
             print(f"policy of iteration {run.best.iteration}: {run.folder / 'policy.safetensors'}")
@@ -92,6 +95,11 @@ class Train:
 
 def defaults_for(args: Sequence[str]) -> Train:
     """The values that options start from: those of the recipe, or of algorithm and preset."""
+    if _value(args, "--resume") is not None:
+        given = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
+        other = sorted(given - WITH_RESUME)
+        if other:
+            raise InputError(f"--resume continues a run as it was configured: leave out {other[0]}")
     recipe, algo, preset = (_value(args, name) for name in ("--recipe", "--algo", "--preset"))
     load_files(tuple(_values(args, "--load")))
     if recipe is not None:

@@ -30,14 +30,18 @@ class Cost:
     """A differentiable stand-in with the same parameters, for training by analytic gradients.
     None: the cost itself is differentiated."""
 
+    def __post_init__(self) -> None:
+        if self.surrogate is not None and set(_parameters(self.surrogate)) != set(self.parameters):
+            raise InputError(
+                f"cost {self.name!r}: its surrogate has the parameters "
+                f"{', '.join(_parameters(self.surrogate)) or 'none'}, it must have those of the "
+                f"cost: {', '.join(self.parameters) or 'none'}"
+            )
+
     @property
     def parameters(self) -> dict[str, float | None]:
         """The parameters of the cost and their defaults."""
-        return {
-            name: parameter.default
-            for name, parameter in inspect.signature(self.fn).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        }
+        return _parameters(self.fn)
 
     @property
     def summary(self) -> str:
@@ -90,6 +94,15 @@ class Constraint:
         return ",".join(
             [f"{self.name}={self.limit:g}", *(f"{name}={value:g}" for name, value in self.params)]
         )
+
+
+def _parameters(function: CostFunction) -> dict[str, float | None]:
+    """Keyword-only arguments and their defaults."""
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
 
 def _is_number(value: object) -> bool:

@@ -1,9 +1,10 @@
 """From names and numbers to an environment."""
 
+import contextlib
 import dataclasses
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -110,30 +111,44 @@ def _integer(name: str, value: SupportsIndex, least: int) -> int:
 
 def _check_contract(env: Env) -> None:
     """Check what a user's own functions return, by tracing them: nothing is computed."""
-    params = env.params
+    params, agents = env.params, env.params.num_agents
     name = f"scenario {env.scenario.name!r}"
-    try:
+    with _one_line(name):
         state = jax.eval_shape(env.reset, jax.random.key(0))
         found = vars(state) | {"position": state.body.position}
         expected = {
-            "position": (params.num_agents, 2),
+            "position": (agents, 2),
             "landmark": (params.num_landmarks, 2),
             "obstacle": (params.num_obstacles, 2),
             "obstacle_radius": (params.num_obstacles,),
-            "target": (params.num_agents, 2),
+            "target": (agents, 2),
             "placed": (),
         }
         _check_shapes(f"{name}: spawn or targets", expected, found)
-        action = jnp.zeros((params.num_agents, env.dynamics.action_dim))
-        _, result = jax.eval_shape(env.step, state, action)
-        costs = (params.num_agents, len(env.constraints))
-        expected = {"reward": (params.num_agents,), "cost": costs}
-        _check_shapes(name, expected, vars(result))
+    action = jnp.zeros((agents, env.dynamics.action_dim))
+    with _one_line(f"dynamics {env.dynamics.name!r}"):
+        force = jnp.zeros((agents, 2))
+        jax.eval_shape(lambda s: env.dynamics.step(params, s.body, action, force), state)
+        jax.eval_shape(env.graph, state)
+    with _one_line(name):
+        reward = jax.eval_shape(lambda s: env.scenario.reward(env.transition(s, s, action)), state)
+        _check_shapes(name, {"reward": (agents,)}, {"reward": reward})
+    for item in env.constraints:
+        with _one_line(f"cost {item.name!r}"):
+            cost = jax.eval_shape(lambda s, c=item: c.measure(env.transition(s, s, action)), state)
+            _check_shapes(f"cost {item.name!r}", {"its value": (agents,)}, {"its value": cost})
+
+
+@contextlib.contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    """Whatever the user's functions raise, as one line that names them."""
+    try:
+        yield
     except InputError:
         raise
     except Exception as error:
         line = str(error).strip().splitlines() or [""]
-        raise InputError(f"{name} fails: {type(error).__name__}: {line[0]}") from error
+        raise InputError(f"{what} fails: {type(error).__name__}: {line[0]}") from error
 
 
 def _check_shapes(where: str, expected: Mapping[str, tuple], found: Mapping[str, Any]) -> None:

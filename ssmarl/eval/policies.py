@@ -40,6 +40,8 @@ def env_for(
     layout: str | Path | Json | None = None,
 ) -> Env:
     """The environment in which a policy is to run, with the vehicle and goal edges it knows."""
+    if scenario is None and constraints is None:
+        require_sources(metadata.sources, "this policy")  # the very files it was trained with
     constraints = tuple(constraints) if constraints is not None else metadata.constraints
     _require_names(metadata, scenario, constraints)
     record = SCENARIOS.find(scenario or metadata.scenario)

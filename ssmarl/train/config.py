@@ -104,24 +104,28 @@ class TrainConfig:
     def _resolve(self) -> None:
         """Names instead of `path.py:name`, which loads the file and records its hash."""
         algorithm = ALGORITHMS.find(self.algo)
-        scenario = SCENARIOS.find(self.scenario)
         constraints = [parse_constraint(text) for text in self.constraints]
-        found = [ALGORITHMS.source(algorithm.name), SCENARIOS.source(scenario.name)]
-        found += [COSTS.source(item.name) for item in constraints]
         changes: dict[str, Any] = {
             "algo": algorithm.name,
-            "scenario": scenario.name,
+            "scenario": SCENARIOS.find(self.scenario).name,
             "constraints": tuple(str(item) for item in constraints),
         }
         if self.dynamics is not None:
             changes["dynamics"] = DYNAMICS.find(self.dynamics).name
-            found.append(DYNAMICS.source(changes["dynamics"]))
         if self.settings is None:
             changes["settings"] = algorithm.presets["default"].settings
-        sources = {source: None for source in (*self.sources, *found) if source is not None}
-        changes["sources"] = tuple(sources)
         for name, value in changes.items():
             object.__setattr__(self, name, value)
+        own = ALGORITHMS.source(self.algo)
+        sources = dict.fromkeys((*self.sources, *self.task_sources(), *((own,) if own else ())))
+        object.__setattr__(self, "sources", tuple(sources))
+
+    def task_sources(self) -> tuple[SourceFile, ...]:
+        """Files of the user's own that the scenario, the costs and the dynamics come from."""
+        names = [text.partition("=")[0] for text in self.constraints]
+        found = [SCENARIOS.source(self.scenario), *(COSTS.source(name) for name in names)]
+        found.append(None if self.dynamics is None else DYNAMICS.source(self.dynamics))
+        return tuple(dict.fromkeys(source for source in found if source is not None))
 
     @property
     def algorithm(self) -> Algorithm:

@@ -47,6 +47,10 @@ SPAWN_TRIES = 32
 class Stopped(Exception):
     """The user or the system asked to stop; a checkpoint is written."""
 
+    def __init__(self, message: str, folder: Path):
+        super().__init__(message)
+        self.folder = folder
+
 
 @dataclass(frozen=True)
 class Run:
@@ -207,7 +211,7 @@ def _iterate(
         played, last = steps[progress.iterations], progress.iterations == total
         row: Row = {"iteration": progress.iterations, "steps": played, **values}
         due = progress.iterations % config.evaluate_every == 0 or last
-        row |= _evaluate(config, folder, progress, played, envs) if due else _NOT_EVALUATED
+        row |= _evaluate(config, folder, progress, played, envs) if due else _not_evaluated(config)
         progress.seconds += time.monotonic() - began
         row |= {"seconds": progress.seconds, "steps_per_s": (played - before) / spent}
         metrics.add(row)
@@ -217,11 +221,22 @@ def _iterate(
             _checkpoint(folder, progress)
             saved = time.monotonic()
         if stopping:
-            raise Stopped(f"stopped after {progress.iterations} of {total} iterations: {folder}")
+            message = f"stopped after {progress.iterations} of {total} iterations: {folder}"
+            raise Stopped(message, folder)
 
 
-EVALUATED = ("eval_reward", "eval_cost", "eval_success", "eval_safe")
-_NOT_EVALUATED: Row = dict.fromkeys(EVALUATED, math.nan)
+EVALUATED = {
+    "eval_reward": "reward_team",
+    "eval_cost": "cost_agent",
+    "eval_success": "success",
+    "eval_safe": "safe",
+}
+"""Columns of the metrics, and the measures in them; then one for every constraint."""
+
+
+def _not_evaluated(config: TrainConfig) -> Row:
+    names = [item.name for item in as_constraints(config.constraints)]
+    return dict.fromkeys([*EVALUATED, *(f"eval_cost_{name}" for name in names)], math.nan)
 
 
 def _evaluate(
@@ -242,11 +257,15 @@ def _evaluate(
         training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
         save_policy(folder / FILE, policy, training)
 
-    def mean(name: str) -> float:
-        return sum(result.figures[name] for result in results) / len(results)
+    def mean(values: list[float]) -> float:
+        return sum(values) / len(values)
 
-    figures = ("reward_team", "cost_agent", "success", "safe")
-    return {name: mean(figure) for name, figure in zip(EVALUATED, figures, strict=True)}
+    figures = [result.figures for result in results]
+    row = {column: mean([f[measure] for f in figures]) for column, measure in EVALUATED.items()}
+    return row | {
+        f"eval_cost_{item.name}": mean([f["cost_by_constraint"][item.name] for f in figures])
+        for item in constraints
+    }
 
 
 def _metadata(config: TrainConfig, joint: JointPolicy, played: int) -> PolicyMetadata:
@@ -268,7 +287,7 @@ def _metadata(config: TrainConfig, joint: JointPolicy, played: int) -> PolicyMet
         algorithm=config.algo,
         steps=played,
         seed=config.seed,
-        sources=config.sources,
+        sources=config.task_sources(),
         network_sources=sources_of(actor),
     )
 

@@ -114,7 +114,7 @@ def _curve(axis: Any, group: Group, name: str, colour: str, style: str) -> None:
     if len(group.runs) > 1:
         low, high = np.array([mean_interval(column) for column in smooth.T]).T
         axis.fill_between(steps[width - 1 :], low, high, color=colour, alpha=0.2, lw=0)
-    column = "eval_cost" if name == "cost_collision" else f"eval_{name}"
+    column = f"eval_{name}"
     if not all(column in run for run in group.runs):
         return
     evaluated = np.mean([run[column] for run in group.runs], axis=0)

@@ -195,6 +195,7 @@ def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
         (["train", "--num-agents", "0"], "num_agents is 0"),
         (["train", "--steps", "0"], "steps is 0"),
         (["train", "--resume", "nowhere"], "no run directory"),
+        (["train", "--resume", "nowhere", "--steps", "5"], "leave out --steps"),
         (["train", "--recipe", "soup"], "choose from navigation"),
         (["train", "--recipe", "line", "--preset", "paper"], "leave out"),
         (["train", "--dynamics", "boat"], "choose from double_integrator, unicycle"),

@@ -32,7 +32,7 @@ def test_gae_equals_a_plain_loop():
 
 
 def test_truncation_is_bootstrapped():
-    """Reward 1 at every step, truncated after 3: with true values no step is better than another."""
+    """Reward 1 at every step, truncated after 3: with true values all advantages are 0."""
     gamma = 0.9
     value = jnp.full((3, 1), 1 / (1 - gamma))
     over = jnp.array([[False], [False], [True]])

@@ -14,7 +14,15 @@ from ssmarl.viz.curves import grouped, save_curves
 from ssmarl.viz.report import write_report
 from ssmarl.viz.scalability import read_results, save_scalability
 
-NAMES = ["steps", "reward", "cost_collision", "success", "eval_reward", "eval_cost", "eval_success"]
+NAMES = [
+    "steps",
+    "reward",
+    "cost_collision",
+    "success",
+    "eval_reward",
+    "eval_cost_collision",
+    "eval_success",
+]
 
 
 def make_run(folder, rows=30, **config):

@@ -21,7 +21,7 @@ MAX_BRAKING_STEPS = 1000
 
 @dataclass(frozen=True)
 class DoubleIntegrator:
-    """Numbers of the authors' released code."""
+    """The paper's damped double integrator, with the numbers of its released code."""
 
     mass: float = 1.0
     """In kilograms."""

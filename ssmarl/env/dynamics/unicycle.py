@@ -27,7 +27,10 @@ from ssmarl.env.state import Body
 
 @dataclass(frozen=True)
 class Unicycle:
-    """A small differential-drive robot. `Body.internal` is the heading θ, in radians."""
+    """A small differential-drive robot with speed, acceleration and turn-rate limits.
+
+    `Body.internal` is the heading θ, in radians.
+    """
 
     max_speed: float = 1.0
     """In metres a second."""
