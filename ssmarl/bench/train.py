@@ -19,7 +19,7 @@ ITERATIONS = 10
 
 
 RECIPE = "navigation-large"
-"""The one that trained `pretrained:navigation`."""
+"""Its curriculum is that of `pretrained:navigation`."""
 
 
 def bench_rollout() -> Json:

@@ -43,7 +43,7 @@ RECIPES = {
         ),
     ),
     "navigation-large": Recipe(
-        "the same trained longer under a tighter limit (pretrained:navigation)",
+        "the same trained longer under a tighter limit, for larger teams",
         TrainConfig(
             num_agents=(3,),
             num_obstacles=(3, 2, 34),
@@ -70,15 +70,23 @@ RECIPES = {
     ),
     "formation": Recipe(
         "teams of 3 to 6 on a circle, observing its landmark (pretrained:formation)",
-        TrainConfig(scenario="formation", num_agents=(3, 4, 5, 6), steps=800_000),
+        TrainConfig(scenario="formation", num_agents=(3, 4, 5, 6), steps=1_600_000),
     ),
     "line": Recipe(
         "teams of 3 to 6 on a line, observing its landmarks (pretrained:line)",
         TrainConfig(scenario="line", num_agents=(3, 4, 5, 6), steps=800_000),
     ),
     "unicycle": Recipe(
-        "navigation of 3 unicycles, with turn-rate and speed limits",
-        TrainConfig(num_agents=(3,), dynamics="unicycle", steps=1_000_000),
+        "navigation of 3 unicycles, with turn-rate and speed limits (pretrained:unicycle)",
+        TrainConfig(
+            num_agents=(3,),
+            dynamics="unicycle",
+            # A vehicle that cannot move sideways learns to arrive first: under a limit of 1 from
+            # the start it circles its goal.
+            constraints=("collision=4",),
+            steps=500_000,
+            settings=with_values(SsmarlConfig(), ("limits.anneal_until=0.5",)),
+        ),
     ),
 }
 
