@@ -134,6 +134,6 @@ def _in_frames(
     feature: Float[Array, "A K D"], forward: Float[Array, "A 2"]
 ) -> Float[Array, "A K D"]:
     """Every plane vector of a feature, in the frame of the agent that observes it."""
-    vectors = feature.reshape(*feature.shape[:2], -1, 2)
+    vectors = feature.reshape(*feature.shape[:2], feature.shape[2] // 2, 2)
     axis = jnp.broadcast_to(forward[:, None, None], vectors.shape)
     return into_frame(vectors, axis).reshape(feature.shape)
