@@ -21,6 +21,8 @@ from ssmarl.rl.subproblem import CostAggregation
 State = Any
 """A pytree of arrays: all that one iteration passes to the next."""
 Metrics = dict[str, Scalar]
+"""By name. `simulated_episodes`, where an algorithm returns it, is how many episodes every
+environment has played in the iteration; without it, one."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ class Algorithm:
     check: Callable[[Env, Any], None] = lambda env, settings: None
     """(env, settings): refuses, with an `InputError`, a task that cannot be learned this way.
     Called once per training environment, before anything is written."""
+
+    adapt: Callable[[list[Env], Any], tuple[Any, str] | None] = lambda envs, settings: None
+    """(training environments, settings) → the settings that this task needs instead, with one line
+    for the user; None: they fit. Called before `check`."""
 
     @property
     def config(self) -> type:

@@ -136,6 +136,7 @@ def credit_barrier(
     metrics = {
         "unsafe": collectives.mean((excess > 0).astype(jnp.float32).mean()),
         "explained_barrier": explained_variance(expected[:, :-1], target, collectives)[0],
+        "simulated_episodes": jnp.full((), 2.0),
     }
     return advantage, fitted, metrics
 

@@ -127,7 +127,7 @@ class CostTracker(eqx.Module):
 
         The objective's rows are means per step: with episodes of T steps and exact costs
 
-            c_j = (mean episode cost + integral − limit) / T.
+            c_j = (mean episode cost + integral − limit) / T + change since the episodes.
 
         Surrogate costs have other units. A relative change of the surrogate is taken to be the same
         relative change of the cost, so violations are multiplied by the ratio of both means.
@@ -140,4 +140,4 @@ class CostTracker(eqx.Module):
         if estimate.surrogate_cost is not None:
             ratio = self.surrogate[group] / jnp.maximum(cost, MIN_COST)
             unit = unit * jnp.clip(ratio, *UNIT_RANGE)
-        return Violation(required * unit, 1 / unit)
+        return Violation(required * unit + estimate.cost_change, 1 / unit)

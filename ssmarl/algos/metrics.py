@@ -30,11 +30,21 @@ def episode_metrics(env: Env, result: StepResult, collectives: Collectives) -> M
     return {**means, **{f"worst_{name}": worst[c] for c, name in enumerate(names)}}
 
 
-def update_metrics(info: UpdateInfo, tracker: CostTracker) -> Metrics:
+def row_names(env: Env, rows: int) -> list[str]:
+    """A name for every constraint row: the constraint's, with the agent's index if it has one."""
+    names = [item.name for item in env.constraints]
+    if rows == len(names):
+        return names
+    return [f"{name}_agent{agent}" for agent in range(env.params.num_agents) for name in names]
+
+
+def update_metrics(env: Env, info: UpdateInfo, tracker: CostTracker) -> Metrics:
     """Of the constrained steps of an iteration, means over subproblems (leading axis)."""
     step, search = info.step, info.search
     rejected = ~search.accepted
-    rows = range(step.nu.shape[1])
+    names = row_names(env, step.nu.shape[1])
+    by_row = {"nu": step.nu, "tracked_cost": tracker.cost, "integral": tracker.integral}
+    by_row |= {"agreement": info.agreement[:, 1:], "transfer": info.transfer[:, 1:]}
     values = {
         "step_free": (step.case == Case.FREE) & ~rejected,
         "step_constrained": (step.case == Case.CONSTRAINED) & ~rejected,
@@ -46,13 +56,13 @@ def update_metrics(info: UpdateInfo, tracker: CostTracker) -> Metrics:
         "line_search_tries": search.tries,
         "std": info.std,
         "lambda": step.lam,
-        **{f"nu_{row}": step.nu[:, row] for row in rows},
-        **{f"tracked_cost_{row}": tracker.cost[:, row] for row in rows},
-        **{f"integral_{row}": tracker.integral[:, row] for row in rows},
         "agreement_reward": info.agreement[:, 0],
         "transfer_reward": info.transfer[:, 0],
-        **{f"agreement_{row}": info.agreement[:, 1 + row] for row in rows},
-        **{f"transfer_{row}": info.transfer[:, 1 + row] for row in rows},
+        **{
+            f"{kind}_{name}": values[:, row]
+            for kind, values in by_row.items()
+            for row, name in enumerate(names)
+        },
     }
     return {name: value.astype(jnp.float32).mean() for name, value in values.items()}
 

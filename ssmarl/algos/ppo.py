@@ -30,7 +30,7 @@ from ssmarl.nets.vector import VectorEncoderConfig
 from ssmarl.rl.advantages import AdvantageBatch, collect, reward_and_costs
 from ssmarl.rl.chunks import chunk_length, minibatches
 from ssmarl.rl.critics import CriticFitConfig, Critics, explained_variance, fit_critics
-from ssmarl.rl.samples import ObservationBatch, SampleBatch
+from ssmarl.rl.samples import ObservationBatch, SampleBatch, compound_ratio, with_ratio
 
 
 def mappo_actor(encoder: EncoderConfig = VectorEncoderConfig()) -> RecurrentActorConfig:
@@ -252,11 +252,11 @@ def _update_actors(
 
     def one_agent(carry: tuple, agent: Count) -> tuple:
         policy, optimizer, ratio = carry
-        before = policy.actor_of(agent)
-        scaled = eqx.tree_at(lambda s: s.advantage, samples, samples.advantage * ratio[..., None])
+        before = compound_ratio(ratio, agent)[..., None]
+        scaled = eqx.tree_at(lambda s: s.advantage, samples, samples.advantage * before)
         actor, own, metrics = _update_actor(
             config,
-            before,
+            policy.actor_of(agent),
             jax.tree.map(lambda leaf: leaf[agent], optimizer),
             scaled,
             (jnp.arange(agents) == agent).astype(jnp.float32),
@@ -264,10 +264,10 @@ def _update_actors(
             context.with_key(jax.random.fold_in(learn_key, agent)),
         )
         optimizer = jax.tree.map(lambda all, new: all.at[agent].set(new), optimizer, own)
-        ratio = ratio * samples.ratio_between(before, actor, agent)
+        ratio = with_ratio(ratio, samples, actor, agent)
         return (policy.with_actor(agent, actor), optimizer, ratio), metrics
 
-    start = (state.policy, state.optimizer, jnp.ones_like(samples.log_prob[..., :1]))
+    start = (state.policy, state.optimizer, jnp.ones_like(samples.log_prob))
     (policy, optimizer, _), metrics = jax.lax.scan(
         one_agent, start, jax.random.permutation(order_key, agents)
     )

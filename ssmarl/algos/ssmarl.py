@@ -22,17 +22,21 @@ from ssmarl.core.devices import Collectives
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Key, Rng
 from ssmarl.diffsim.analytic import AnalyticEstimator
-from ssmarl.diffsim.checks import check_analytic
+from ssmarl.diffsim.checks import NoGradientError, check_analytic
 from ssmarl.env.env import Env
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.optim import trust_region
 from ssmarl.optim.constrained_step import MAX_CONSTRAINTS
-from ssmarl.rl.advantages import AdvantageBatch, collect, reward_and_costs
+from ssmarl.rl.advantages import AdvantageBatch, centered, collect, reward_and_costs
 from ssmarl.rl.chunks import chunk_length
 from ssmarl.rl.critics import Critics, explained_variance, fit_critics
 from ssmarl.rl.likelihood_ratio import LikelihoodRatioEstimator
 from ssmarl.rl.samples import SampleBatch
 from ssmarl.rl.subproblem import Subproblem, subproblems
+
+MAX_RATIO_KL = 0.1
+"""Largest KL divergence of a step, in nats, that samples of the old policy can judge: beyond it
+likelihood ratios of some actions are tens, and their products noise."""
 
 
 class SsmarlState(eqx.Module):
@@ -79,13 +83,14 @@ def iteration(
         new_actor, info = trust_region.update(  # Eq. 6 to 9
             actor, estimate, violation, config.trust_region, radius_scale, collectives
         )
-        ratio = estimator.update_ratio(ratio, actor, new_actor, subproblem.agent)
+        if not config.pooled:
+            ratio = estimator.update_ratio(ratio, new_actor, subproblem.agent)
         return (policy.with_actor(subproblem.agent, new_actor), tracker, ratio), (
             info,
             estimate.result,
         )
 
-    order = subproblems(env, config.cost_aggregation, config.pooled, order_key)
+    order = subproblems(env, config.cost_aggregation, config.pooled, config.minibatches, order_key)
     start = (state.policy, state.tracker, estimator.initial_ratio)
     (policy, tracker, _), (info, results) = jax.lax.scan(solve, start, order)
     tracker = tracker.end_iteration(config.limits.cost_decay)
@@ -105,11 +110,17 @@ def iteration(
         )
     metrics = {
         **episode_metrics(env, jax.tree.map(lambda leaf: leaf[0], results), collectives),
-        **update_metrics(info, tracker),
+        **update_metrics(env, info, tracker),
         **fit_metrics,
         "limit_slack": slack,
+        "simulated_episodes": jnp.ones(()) if data is not None else _replays(info),
     }
     return SsmarlState(policy, critics, tracker), metrics
+
+
+def _replays(info: trust_region.UpdateInfo) -> Float[Array, ""]:
+    """Episodes that analytic gradients play: one per subproblem, and one per line-search try."""
+    return (1.0 + info.search.tries).sum()
 
 
 def collect_batch(
@@ -126,6 +137,8 @@ def likelihood_ratio_estimator(
 ) -> LikelihoodRatioEstimator:
     """The paper's estimator on a batch of trajectories."""
     advantage = data.advantage
+    if config.center_advantages:
+        advantage = centered(advantage, collectives)
     if config.cost_credit == "joint":
         everyone = advantage[..., 1:].sum(axis=-2, keepdims=True)
         everyone = jnp.broadcast_to(everyone, advantage[..., 1:].shape)
@@ -133,7 +146,9 @@ def likelihood_ratio_estimator(
     length = chunk_length(env.params.episode_length, config.chunk)
     samples = SampleBatch.from_trajectories(data, advantage, length)
     result = data.trajectory.result
-    return LikelihoodRatioEstimator(samples, result, config.fisher_fraction, key, collectives)
+    return LikelihoodRatioEstimator(
+        samples, result, config.minibatches, config.fisher_fraction, key, collectives
+    )
 
 
 def init(env: Env, config: SsmarlConfig, rng: Rng) -> SsmarlState:
@@ -160,9 +175,29 @@ def init(env: Env, config: SsmarlConfig, rng: Rng) -> SsmarlState:
 
 
 def check(env: Env, config: SsmarlConfig) -> None:
-    """Analytic gradients need rewards and costs with a gradient."""
+    """Analytic gradients need rewards and costs with a gradient; likelihood ratios small steps."""
     if config.estimator == "analytic":
         check_analytic(env, config.analytic)
+        return
+    region = config.trust_region
+    first = region.first_fraction**2 * region.delta
+    if first > MAX_RATIO_KL:
+        raise InputError(
+            f"trust_region: first steps of a KL divergence of {first:.2g}, where likelihood ratios "
+            f"hold up to {MAX_RATIO_KL:g}; --preset likelihood_ratio has settings for them"
+        )
+
+
+def adapt(envs: list[Env], config: SsmarlConfig) -> tuple[SsmarlConfig, str] | None:
+    """Default settings on a task without gradients: likelihood ratios, which need none."""
+    if config != PRESETS["default"].settings:
+        return None
+    try:
+        for env in envs:
+            check_analytic(env, config.analytic)
+    except NoGradientError as error:
+        return PRESETS["likelihood_ratio"].settings, f"{error}; doing that now"
+    return None
 
 
 SSMARL = Algorithm(
@@ -173,4 +208,5 @@ SSMARL = Algorithm(
     iteration=iteration,
     policy=lambda state: state.policy,
     check=check,
+    adapt=adapt,
 )

@@ -84,11 +84,12 @@ class AnalyticEstimator:
             weights=batch.weights(subproblem.agent_weights),
             episode_cost=subproblem.rows(measured),
             surrogate_cost=subproblem.rows(surrogate),
+            cost_change=jnp.zeros_like(row_scale),
             row_scale=row_scale,
             result=episodes.result,
         )
 
-    def update_ratio(self, ratio: Array, before: Actor, after: Actor, agent: Count) -> Array:
+    def update_ratio(self, ratio: Array, actor: Actor, agent: Count) -> Array:
         """Unchanged: the next estimate plays with the updated agent."""
         return ratio
 

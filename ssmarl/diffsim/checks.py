@@ -22,11 +22,15 @@ SPEED = 1.0
 """Standard deviation of their velocities, in metres a second."""
 
 
+class NoGradientError(InputError):
+    """A reward or a cost has no gradient, so that analytic gradients cannot teach it."""
+
+
 def check_analytic(env: Env, config: AnalyticConfig) -> None:
     """Refuse a task whose reward or cost has no gradient on random states.
 
     Raises:
-        InputError: naming the two ways out.
+        NoGradientError: naming the two ways out.
     """
     if config.geodesic and env.scenario.goal_edges != "target":
         raise InputError(
@@ -41,9 +45,9 @@ def check_analytic(env: Env, config: AnalyticConfig) -> None:
     fields = ["Scenario.reward_surrogate", *["Cost.surrogate"] * len(env.constraints)]
     for name, field, size in zip(names, fields, sizes.max(axis=0), strict=True):
         if not float(size) > 0:
-            raise InputError(
+            raise NoGradientError(
                 f"{name} has no gradient on {STATES} random states: give it a differentiable "
-                f"surrogate ({field}), or train with --set estimator=likelihood_ratio"
+                f"surrogate ({field}), or train with --preset likelihood_ratio"
             )
 
 

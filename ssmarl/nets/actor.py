@@ -73,6 +73,8 @@ class RecurrentActorConfig(ActorConfig, tag="recurrent"):
     min_std: float = 0.0
     """Standard deviations never fall below this. The trust region is measured in standard
     deviations, so a policy whose noise shrinks early takes small steps from then on."""
+    max_std: float | None = None
+    """Nor rise above this (released code: 0.5); None: unbounded."""
     mean_bound: float | None = 2.0
     """Means are bounded to ± this by a tanh; None: unbounded."""
     action_dim: int = 2
@@ -83,6 +85,7 @@ class RecurrentActorConfig(ActorConfig, tag="recurrent"):
             self,
             recurrent_size=COUNT,
             min_std=(0, 1e6),
+            max_std=POSITIVE,
             mean_bound=POSITIVE,
             head_gain=POSITIVE,
             log_std=(-1e3, 1e3),
@@ -158,4 +161,5 @@ class RecurrentActor(eqx.Module):
             self.log_std,
             mean_bound=self.config.mean_bound,
             min_std=self.config.min_std,
+            max_std=self.config.max_std,
         )

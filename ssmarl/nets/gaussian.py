@@ -33,12 +33,14 @@ def bounded_gaussian(
     *,
     mean_bound: float | None,
     min_std: float,
+    max_std: float | None = None,
 ) -> Gaussian:
-    """Means within ± a bound (tanh), standard deviations at least `min_std`."""
+    """Means within ± a bound (tanh), standard deviations from `min_std` to `max_std`."""
     if mean_bound is not None:
         mean = mean_bound * jnp.tanh(mean / mean_bound)
     least = jnp.log(min_std) if min_std > 0 else -jnp.inf
-    return Gaussian(mean, jnp.maximum(log_std, least))
+    most = jnp.inf if max_std is None else jnp.log(max_std)
+    return Gaussian(mean, jnp.clip(log_std, least, most))
 
 
 def kl_divergence(old: Gaussian, new: Gaussian) -> Float[Array, "*n"]:

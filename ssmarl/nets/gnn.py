@@ -4,14 +4,21 @@
     m_ij = f2([v_i, e_ij, v_j])                                    messages
     v_i ← Σ_j softmax_j(f3(m_ij)) · f4(m_ij)  +  residual(v_i)     attention, per head
 
-f2 is one linear map with ReLU, split into W_i v_i + W_e e_ij + W_j v_j so that per-vertex products
-are computed once per vertex. Embeddings v_j travel only along edges in communication range; an
-agent that is merely perceived, an obstacle and a goal are known by their type and relative state.
+Two identities save most of the arithmetic. The first layer of f2 is split into
+W_i v_i + W_e e_ij + W_j v_j, so that products with vertices are computed once per vertex, not per
+edge. f4 is linear and attention sums to 1, so that Σ_j α_ij f4(m_ij) = f4(Σ_j α_ij m_ij): f4 too is
+applied once per vertex.
+
+Embeddings v_j travel only along edges in communication range; an agent that is merely perceived, an
+obstacle and a goal are known by their type and relative state.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import reduce
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,7 +33,7 @@ from ssmarl.env.graph import Graph, Vertex
 from ssmarl.env.state import EnvState
 from ssmarl.nets.edge_features import EdgeFeatureConfig, edge_features
 from ssmarl.nets.encoder import EncoderConfig
-from ssmarl.nets.layers import RELU_GAIN, Linear
+from ssmarl.nets.layers import RELU_GAIN, LayerNorm, Linear
 
 SCORE_GAIN = 0.1
 """Initial gain of attention scores: attention starts nearly even."""
@@ -44,6 +51,9 @@ class GraphEncoderConfig(EncoderConfig, tag="graph"):
     """Output of each message passing layer (paper: 2 layers, 64 in the end)."""
     message: int = 64
     """Size of a message m_ij."""
+    message_layers: int = 1
+    """Layers of f2. One is a linear map with ReLU; of several, each is normalised (LayerNorm)
+    before its ReLU. The paper says MLP and gives no depth."""
     heads: int = 2
     """Attention heads (paper: 2)."""
     edges: EdgeFeatureConfig = EdgeFeatureConfig()
@@ -51,7 +61,15 @@ class GraphEncoderConfig(EncoderConfig, tag="graph"):
     """D of the dynamics; filled in."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, embedding=COUNT, hidden=COUNT, widths=COUNT, message=COUNT, heads=COUNT)
+        check_ranges(
+            self,
+            embedding=COUNT,
+            hidden=COUNT,
+            widths=COUNT,
+            message=COUNT,
+            message_layers=COUNT,
+            heads=COUNT,
+        )
         if any(width % self.heads for width in self.widths):
             raise InputError(f"heads is {self.heads}: it must divide all widths {self.widths}")
 
@@ -69,42 +87,86 @@ class GraphEncoderConfig(EncoderConfig, tag="graph"):
         return GraphEncoder(rng, self)
 
 
+class EdgeGroup(NamedTuple):
+    """The edges from one type of vertex, as a layer reads them."""
+
+    edge: Float[Array, "A K F"]
+    """e_ij."""
+    sender: Float[Array, "#A #K M"]
+    """W_j v_j, by `f2_sender`."""
+    mask: Bool[Array, "A K"]
+    """Which slots hold an edge."""
+
+
 class MessageLayer(eqx.Module):
     """One round of messages."""
 
     f2_receiver: Linear
     f2_edge: Linear
     f2_sender: Linear
+    f2_deeper: tuple[Linear, ...]
+    """The layers of f2 after the first."""
+    f2_norms: tuple[LayerNorm, ...]
+    """One for every layer of f2, where it has several."""
     f3: Linear
     f4: Linear
     residual: Linear
     heads: int = eqx.field(static=True)
 
-    def __init__(self, rng: Rng, vertex: int, edge: int, message: int, out: int, heads: int):
+    def __init__(self, rng: Rng, config: GraphEncoderConfig, vertex: int, out: int):
+        message, features = config.message, config.edges.size(config.state_dim)
         self.f2_receiver = Linear(rng, vertex, message, RELU_GAIN)
-        self.f2_edge = Linear(rng, edge, message, RELU_GAIN, bias=False)
+        self.f2_edge = Linear(rng, features, message, RELU_GAIN, bias=False)
         self.f2_sender = Linear(rng, vertex, message, RELU_GAIN, bias=False)
-        self.f3 = Linear(rng, message, heads, SCORE_GAIN)
+        deeper = range(config.message_layers - 1)
+        self.f2_deeper = tuple(Linear(rng, message, message, RELU_GAIN) for _ in deeper)
+        self.f2_norms = tuple(LayerNorm(message) for _ in (*deeper, *deeper[:1]))
+        self.f3 = Linear(rng, message, config.heads, SCORE_GAIN)
         self.f4 = Linear(rng, message, out, RELU_GAIN)
         self.residual = Linear(rng, vertex, out, RELU_GAIN)
-        self.heads = heads
+        self.heads = config.heads
 
     def __call__(
-        self,
-        receiver: Float[Array, "A V"],
-        edge: Float[Array, "A K F"],
-        sender: Float[Array, "A K V"],
-        mask: Bool[Array, "A K"],
+        self, receiver: Float[Array, "A V"], groups: Sequence["EdgeGroup"]
     ) -> tuple[Float[Array, "A out"], Float[Array, "A K heads"]]:
-        """New agent vertices, and the attention on each edge."""
-        message = self.f2_receiver(receiver)[:, None] + self.f2_edge(edge) + self.f2_sender(sender)
-        message = jax.nn.relu(message)
-        score = jnp.where(mask[..., None], self.f3(message), -jnp.inf)
+        """New agent vertices, and the attention on each edge.
+
+        Groups are kept apart until their sums over edges are added up: a concatenation of wide
+        messages inside a compiled loop costs more than all the rest.
+        """
+        own = self.f2_receiver(receiver)[:, None]
+        messages = [self._f2(own + self.f2_edge(group.edge) + group.sender) for group in groups]
+        scores = [
+            jnp.where(group.mask[..., None], self.f3(message), -jnp.inf)
+            for group, message in zip(groups, messages, strict=True)
+        ]
         # Every agent has a goal edge, so no row of the softmax is empty.
-        attention = jax.nn.softmax(score, axis=1)
-        value = self.f4(message).reshape(*message.shape[:2], self.heads, -1)
-        received = jnp.einsum("akh,akhd->ahd", attention, value).reshape(receiver.shape[0], -1)
-        return jax.nn.relu(received + self.residual(receiver)), attention
+        attention = jax.nn.softmax(jnp.concatenate(scores, axis=1), axis=1)
+        ends = list(accumulate(score.shape[1] for score in scores))
+        parts = jnp.split(attention, ends[:-1], axis=1)
+        received = jnp.concatenate(
+            [self._f4(_weighted_sum(parts, messages, head), head) for head in range(self.heads)],
+            axis=-1,
+        )
+        new = received + self.residual(receiver)
+        return jax.nn.relu(new), attention
+
+    def _f2(self, message: Float[Array, "A K M"]) -> Float[Array, "A K M"]:
+        """Messages from the first layer's sums."""
+        if not self.f2_deeper:
+            return jax.nn.relu(message)
+        first, *norms = self.f2_norms
+        message = jax.nn.relu(first(message))
+        for layer, norm in zip(self.f2_deeper, norms, strict=True):
+            message = jax.nn.relu(norm(layer(message)))
+        return message
+
+    def _f4(self, message: Float[Array, "A M"], head: int) -> Float[Array, "A _"]:
+        """The columns of f4 that belong to one head."""
+        assert self.f4.bias is not None, "built with one"
+        size = self.f4.bias.shape[0] // self.heads
+        own = slice(head * size, (head + 1) * size)
+        return message @ self.f4.weight[:, own] + self.f4.bias[own]
 
 
 class GraphEncoder(eqx.Module):
@@ -122,11 +184,7 @@ class GraphEncoder(eqx.Module):
         self.f1 = Linear(rng, config.embedding, config.hidden, RELU_GAIN)
         sizes = (config.hidden, *config.widths)
         self.type_residual = tuple(Linear(rng, config.hidden, size) for size in config.widths[:-1])
-        features = config.edges.size(config.state_dim)
-        self.layers = tuple(
-            MessageLayer(rng, size, features, config.message, out, config.heads)
-            for size, out in pairwise(sizes)
-        )
+        self.layers = tuple(MessageLayer(rng, config, size, out) for size, out in pairwise(sizes))
         self.edges = config.edges
 
     def observe(self, env: Env, state: EnvState) -> Graph:
@@ -148,32 +206,41 @@ class GraphEncoder(eqx.Module):
         self, graph: Graph
     ) -> tuple[Float[Array, "A out"], tuple[Float[Array, "A K heads"], ...]]:
         """All rounds of messages: vertices of the agents, and every layer's attention."""
-        groups = (graph.agents, graph.obstacles, graph.goals)
-        edge = jnp.concatenate(
-            [edge_features(self.edges, group, goals=group is graph.goals) for group in groups],
-            axis=1,
-        )
-        mask = jnp.concatenate([group.mask for group in groups], axis=1)
+        features = [
+            edge_features(self.edges, group, goals=group is graph.goals)
+            for group in (graph.agents, graph.obstacles, graph.goals)
+        ]
         types = jax.nn.relu(self.f1(self.type_embedding))
         num_agents = graph.goals.mask.shape[0]
         vertex = jnp.broadcast_to(types[Vertex.AGENT], (num_agents, types.shape[1]))
         attention = []
         for depth, layer in enumerate(self.layers):
-            known = types if depth == 0 else self.type_residual[depth - 1](types)
-            sender = jnp.concatenate(
-                [
-                    jnp.where(
-                        graph.agents.communicates[..., None],
-                        vertex[graph.agents.source],
-                        known[Vertex.AGENT],
-                    ),
-                    jnp.broadcast_to(
-                        known[Vertex.OBSTACLE], (*graph.obstacles.mask.shape, known.shape[1])
-                    ),
-                    jnp.broadcast_to(known[Vertex.GOAL], (*graph.goals.mask.shape, known.shape[1])),
-                ],
-                axis=1,
+            known = layer.f2_sender(types if depth == 0 else self.type_residual[depth - 1](types))
+            agents, obstacles, goals = (
+                known[kind][None, None] for kind in (Vertex.AGENT, Vertex.OBSTACLE, Vertex.GOAL)
             )
-            vertex, weights = layer(vertex, edge, sender, mask)
+            if depth > 0:  # before the first round, agents too are known by their type alone
+                heard = layer.f2_sender(vertex)[graph.agents.source]
+                agents = jnp.where(graph.agents.communicates[..., None], heard, agents)
+            senders = (agents, obstacles, goals)
+            masks = (graph.agents.mask, graph.obstacles.mask, graph.goals.mask)
+            groups = [EdgeGroup(*group) for group in zip(features, senders, masks, strict=True)]
+            vertex, weights = layer(vertex, groups)
             attention.append(weights)
         return vertex, tuple(attention)
+
+
+def _weighted_sum(
+    attention: Sequence[Float[Array, "A _ heads"]],
+    messages: Sequence[Float[Array, "A _ M"]],
+    head: int,
+) -> Float[Array, "A M"]:
+    """Σ_j α_ij m_ij over all groups of edges, as products and sums.
+
+    One tiny matrix product per agent would take longer.
+    """
+    sums = [
+        (part[..., head, None] * message).sum(axis=1)
+        for part, message in zip(attention, messages, strict=True)
+    ]
+    return reduce(jnp.add, sums)

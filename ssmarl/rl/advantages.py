@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ssmarl.core.devices import Collectives
 from ssmarl.core.types import Tree
 from ssmarl.env.env import Env, StepResult
 from ssmarl.nets.joint_policy import JointPolicy
@@ -87,6 +88,18 @@ def reward_and_costs(
         return jnp.concatenate([reward, result.cost], axis=-1) if costs else reward
 
     return signals
+
+
+def centered(
+    advantage: Float[Array, "E T A S"], collectives: Collectives
+) -> Float[Array, "E T A S"]:
+    """Every agent's every advantage minus its mean over the batch.
+
+    A constant adds nothing to the expected gradient, E[∇ log π] = 0, but to its noise. Advantages
+    are not scaled: the constrained step is the same for a reward times any positive number, and a
+    cost's unit is its limit's.
+    """
+    return advantage - collectives.mean(advantage.mean(axis=(0, 1)))
 
 
 def credited(reward: Float[Array, "*n A"], credit: RewardCredit) -> Float[Array, "*n A"]:

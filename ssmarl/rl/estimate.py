@@ -39,6 +39,9 @@ class GradientEstimate:
     """Measured true cost of each row, mean per episode."""
     surrogate_cost: Float[Array, " R"] | None
     """The same of what the objective's rows differentiate; None: they differentiate the cost."""
+    cost_change: Float[Array, " R"]
+    """Estimated change of each row, per step, from the policy that played the episodes to the
+    present one: what this iteration's earlier updates have done."""
     row_scale: Float[Array, " R"]
     """Units of the objective's cost rows per unit of (surrogate) cost per step."""
     result: StepResult
@@ -51,7 +54,7 @@ class Estimator(Protocol):
 
     @property
     def initial_ratio(self) -> Array:
-        """M of Eq. 4 before any agent is updated."""
+        """Likelihood ratios before any agent is updated."""
         ...
 
     def estimate(
@@ -62,12 +65,12 @@ class Estimator(Protocol):
         Args:
             policy: the present joint policy, agents updated before included.
             subproblem: whose actor, reward and costs.
-            ratio: M, the compound likelihood ratio of the agents updated before.
+            ratio: likelihood ratios of the agents updated before.
         """
         ...
 
-    def update_ratio(self, ratio: Array, before: Actor, after: Actor, agent: Count) -> Array:
-        """M after one more agent's update."""
+    def update_ratio(self, ratio: Array, actor: Actor, agent: Count) -> Array:
+        """Likelihood ratios after one more agent's update."""
         ...
 
 

@@ -72,8 +72,18 @@ class SampleBatch(eqx.Module):
         """π_actor/π_old of the actions taken."""
         return jnp.exp(self.batch.distribution(actor).log_prob(self.action) - self.log_prob)
 
-    def ratio_between(self, before: Actor, after: Actor, agent: Count) -> Float[Array, "N L 1"]:
-        """π_after/π_before of one agent's actions: its factor in M (paper, Eq. 4)."""
-        new, old = self.batch.distribution(after), self.batch.distribution(before)
-        ratio = jnp.exp(new.log_prob(self.action) - old.log_prob(self.action))
-        return ratio[..., agent][..., None]
+    def subset(self, chosen: Array) -> "SampleBatch":
+        """Some of the chunks."""
+        return jax.tree.map(lambda leaf: leaf[chosen], self)
+
+
+def with_ratio(
+    ratios: Float[Array, "N L A"], samples: SampleBatch, actor: Actor, agent: Count
+) -> Float[Array, "N L A"]:
+    """Likelihood ratios of all agents' actions, after one agent's actor was updated."""
+    return ratios.at[..., agent].set(samples.ratio(actor)[..., agent])
+
+
+def compound_ratio(ratios: Float[Array, "N L A"], agent: Count) -> Float[Array, "N L 1"]:
+    """M = Π_{j≠i} π_j/π_j^old: what the agents updated before have changed (paper, Eq. 4)."""
+    return ratios.at[..., agent].set(1.0).prod(axis=-1, keepdims=True)

@@ -30,6 +30,8 @@ class Subproblem(eqx.Module):
     """Weight of every agent's every cost in each of the R constraint rows."""
     limits: Float[Array, " R"]
     """Per episode."""
+    minibatch: Count
+    """Which part of the iteration's samples it is estimated from."""
 
     def rows(self, cost: Float[Array, "*n A C"]) -> Float[Array, "*n R"]:
         """Costs by agent and constraint → by constraint row."""
@@ -43,25 +45,37 @@ def shared_subproblem(env: Env, aggregation: CostAggregation) -> Subproblem:
     first, weights = jnp.zeros((), jnp.int32), jnp.full(agents, 1 / agents)
     if aggregation == "per_agent":
         each = jnp.eye(agents * costs).reshape(agents, costs, agents * costs)
-        return Subproblem(first, weights, each, jnp.tile(limits, agents))
+        return Subproblem(first, weights, each, jnp.tile(limits, agents), first)
     mean = jnp.broadcast_to(jnp.eye(costs) / agents, (agents, costs, costs))
     # The sum under a limit is the mean under a share of it.
-    return Subproblem(first, weights, mean, limits / agents if aggregation == "team" else limits)
+    limits = limits / agents if aggregation == "team" else limits
+    return Subproblem(first, weights, mean, limits, first)
 
 
 def own_subproblem(env: Env, agent: Count) -> Subproblem:
     """One agent: its own reward, its own costs under its own limits."""
     agents, costs = env.params.num_agents, len(env.constraints)
     own = (jnp.arange(agents) == agent).astype(jnp.float32)
-    return Subproblem(agent, own, own[:, None, None] * jnp.eye(costs), _limits(env))
+    first = jnp.zeros((), jnp.int32)
+    return Subproblem(agent, own, own[:, None, None] * jnp.eye(costs), _limits(env), first)
 
 
-def subproblems(env: Env, aggregation: CostAggregation, shared: bool, key: Key) -> Subproblem:
-    """The subproblems of one iteration, in the order of their solution (leading axis)."""
+def subproblems(
+    env: Env, aggregation: CostAggregation, shared: bool, minibatches: int, key: Key
+) -> Subproblem:
+    """The subproblems of one iteration, in the order of their solution (leading axis).
+
+    Agents in random order, each with every minibatch in turn.
+    """
     if shared:
-        return jax.tree.map(lambda leaf: leaf[None], shared_subproblem(env, aggregation))
-    order = jax.random.permutation(key, env.params.num_agents)
-    return jax.vmap(lambda agent: own_subproblem(env, agent))(order)
+        each = jax.tree.map(lambda leaf: leaf[None], shared_subproblem(env, aggregation))
+    else:
+        order = jax.random.permutation(key, env.params.num_agents)
+        each = jax.vmap(lambda agent: own_subproblem(env, agent))(order)
+    count = len(each.agent)
+    repeated = jax.tree.map(lambda leaf: jnp.repeat(leaf, minibatches, axis=0), each)
+    parts = jnp.tile(jnp.arange(minibatches, dtype=jnp.int32), count)
+    return eqx.tree_at(lambda each: each.minibatch, repeated, parts)
 
 
 def _limits(env: Env) -> Float[Array, " C"]:

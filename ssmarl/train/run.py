@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ssmarl.algos.base import State
+from ssmarl.core.compiler import check_compiler
 from ssmarl.core.errors import InputError
 from ssmarl.core.registry import sources_of
 from ssmarl.env.costs import as_constraints
@@ -36,7 +38,7 @@ from ssmarl.train import files
 from ssmarl.train.config import TrainConfig, run_directory
 from ssmarl.train.engine import Iteration, compiled_iteration, on_devices
 from ssmarl.train.progress import Bar, Reporter, Row, TensorBoard, Wandb
-from ssmarl.train.selection import Score, score
+from ssmarl.train.selection import Score, better, score
 
 CHECKPOINT_SECONDS = 20.0
 """Between checkpoints; a stopped run repeats at most this much."""
@@ -71,6 +73,8 @@ class _Progress:
     state: State
     iterations: int = 0
     seconds: float = 0.0
+    simulated: float = 0.0
+    """Simulator steps so far, replays included."""
     best: Score = Score()
 
 
@@ -82,9 +86,11 @@ def train(
     quiet: bool = False,
 ) -> Run:
     """A new run in an empty directory; None: runs/<scenario>-n<N>/<algo>/seed<k>-<time>."""
+    check_compiler()
     if wandb:
         Wandb.check()
     folder = run_directory(config) if folder is None else Path(folder)
+    config = _adapted(config)
     start = initial_state(config)
     _check_starts(config)
     for env in config.training_envs():
@@ -95,6 +101,7 @@ def train(
 
 def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> Run:
     """Resume a run exactly where it stopped; a finished one stays as it is."""
+    check_compiler()
     if wandb:
         Wandb.check()
     folder = Path(folder)
@@ -107,7 +114,8 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
     else:
         state, metadata = found
         best = Score(**metadata["best"])
-        progress = _Progress(state, metadata["iterations"], metadata["seconds"], best)
+        simulated = metadata.get("simulated", 0.0)
+        progress = _Progress(state, metadata["iterations"], metadata["seconds"], simulated, best)
     return _continue(config, folder, progress, wandb=wandb, quiet=quiet)
 
 
@@ -135,6 +143,16 @@ def initial_state(config: TrainConfig) -> State:
         weights = jax.tree.unflatten(jax.tree.structure(own), jax.tree.leaves(given))
         state = eqx.tree_at(algorithm.policy, state, weights)
     return state
+
+
+def _adapted(config: TrainConfig) -> TrainConfig:
+    """With the settings that its task needs; a change is told."""
+    adapted = config.algorithm.adapt(config.training_envs(), config.settings)
+    if adapted is None:
+        return config
+    settings, message = adapted
+    print(message, file=sys.stderr)
+    return dataclasses.replace(config, settings=settings)
 
 
 def _check_starts(config: TrainConfig) -> None:
@@ -209,7 +227,13 @@ def _iterate(
         progress.iterations += 1
         spent = time.monotonic() - began
         played, last = steps[progress.iterations], progress.iterations == total
-        row: Row = {"iteration": progress.iterations, "steps": played, **values}
+        progress.simulated += (played - before) * values.pop("simulated_episodes", 1.0)
+        row: Row = {
+            "iteration": progress.iterations,
+            "steps": played,
+            "simulator_steps": progress.simulated,
+            **values,
+        }
         due = progress.iterations % config.evaluate_every == 0 or last
         row |= _evaluate(config, folder, progress, played, envs) if due else _not_evaluated(config)
         progress.seconds += time.monotonic() - began
@@ -252,8 +276,10 @@ def _evaluate(
     aggregation: CostAggregation = getattr(config.settings, "limit_aggregation", "mean")
     constraints = as_constraints(config.constraints)
     now = score(results, constraints, progress.iterations, aggregation)
-    if config.keep == "last" or now.better_than(progress.best):
-        progress.best = now
+    best = now if config.keep == "last" else better(progress.best, now)
+    kept = best.iteration == now.iteration
+    progress.best = best
+    if kept:
         training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
         save_policy(folder / FILE, policy, training)
 
@@ -296,6 +322,7 @@ def _checkpoint(folder: Path, progress: _Progress) -> None:
     metadata: dict[str, Any] = {
         "iterations": progress.iterations,
         "seconds": progress.seconds,
+        "simulated": progress.simulated,
         "best": json.loads(json.dumps(dataclasses.asdict(progress.best))),
     }
     files.save_checkpoint(folder, jax.device_get(progress.state), metadata)

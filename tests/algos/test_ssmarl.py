@@ -12,6 +12,7 @@ from ssmarl.algos.ssmarl import SSMARL, SsmarlState
 from ssmarl.algos.ssmarl_config import PAPER, SsmarlConfig
 from ssmarl.core.devices import Collectives
 from ssmarl.diffsim.rollout import AnalyticConfig
+from ssmarl.env.graph import Vertex
 from ssmarl.env.transition import Lookahead
 from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.aggregation import TeamGraphEncoderConfig
@@ -20,7 +21,7 @@ from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.rl.critics import CriticFitConfig, Critics, explained_variance, fit_critics
 from ssmarl.rl.likelihood_ratio import surrogate_objective
-from ssmarl.rl.samples import ObservationBatch, SampleBatch
+from ssmarl.rl.samples import ObservationBatch, SampleBatch, compound_ratio, with_ratio
 from ssmarl.train.engine import compiled_iteration, on_devices
 from tests.helpers import replace
 
@@ -185,10 +186,12 @@ def test_the_surrogate_is_the_weighted_mean_of_ratio_times_advantage():
         (1.5 * ratio * advantage[..., 0]).mean(),
         (ratio * advantage[..., 2])[:, :, 1].mean(),
     ]
-    result = eqx.filter_jit(surrogate_objective)(data, new, factor, who, 1)
+    value = eqx.filter_jit(
+        lambda parts: surrogate_objective(data, data.ratio(new), factor, who, parts)
+    )
+    result = value(1)
     np.testing.assert_allclose(result[0], expected, rtol=1e-4)
-    parts = eqx.filter_jit(surrogate_objective)(data, new, factor, who, 2)
-    np.testing.assert_allclose(parts.mean(axis=0), expected, rtol=1e-4)
+    np.testing.assert_allclose(value(2).mean(axis=0), expected, rtol=1e-4)
 
 
 def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
@@ -205,8 +208,10 @@ def test_the_factor_is_the_ratio_of_the_agent_that_was_updated():
         return (np.exp(-0.5 * z**2) / (std * np.sqrt(2 * np.pi))).prod(axis=-1)
 
     expected = (density(policy_new) / density(policy_old))[..., 1]
-    mine = eqx.filter_jit(data.ratio_between)(team.actor, new, jnp.asarray(1))
-    np.testing.assert_allclose(mine[..., 0], expected, rtol=1e-3)
+    ratios = eqx.filter_jit(with_ratio)(jnp.ones((2, 3, 2)), data, new, jnp.asarray(1))
+    # Agent 0 comes after agent 1; for agent 1 itself nobody else has changed.
+    np.testing.assert_allclose(compound_ratio(ratios, jnp.asarray(0))[..., 0], expected, rtol=1e-3)
+    np.testing.assert_array_equal(compound_ratio(ratios, jnp.asarray(1)), 1.0)
 
 
 def test_without_sharing_each_agent_acts_by_its_own_network():
@@ -260,14 +265,29 @@ def test_explained_variance_by_hand():
 
 
 def test_the_paper_preset_is_the_paper():
+    """Every row of the appendix's two tables, and what the text says of reward and critics."""
+    actor, fit, region = PAPER.actor, PAPER.critics, PAPER.trust_region
+    assert isinstance(actor, RecurrentActorConfig)
+    assert isinstance(fit.critic.encoder, TeamGraphEncoderConfig)
+    for encoder in (actor.encoder, fit.critic.encoder.graph):
+        assert isinstance(encoder, GraphEncoderConfig)
+        assert encoder.embedding == 4
+        assert encoder.hidden == 16
+        assert len(encoder.widths) == 2
+        assert encoder.edges.size(4) == 4
+        assert encoder.heads == 2
+        assert encoder.out == 64
+    assert len(Vertex) == 3
+    assert actor.recurrent == fit.critic.recurrent == "lstm"
+    assert PAPER.chunk == fit.chunk == 10
+    assert fit.max_grad_norm == 10.0
+    assert (PAPER.gae_lambda, PAPER.gamma, PAPER.gamma_cost) == (0.95, 0.99, 0.99)
+    assert fit.huber_delta == 10.0
+    assert (region.backtrack_factor, region.first_fraction) == (0.5, 0.05)
+    assert PAPER.minibatches == fit.minibatches == 2
+    assert (fit.epsilon, fit.learning_rate) == (1e-5, 7e-3)
+    assert PAPER.trust_region_decay == 1.0
+    assert (ssmarl.make("navigation").params.episode_length, PAPER.num_envs) == (100, 32)
     assert (PAPER.estimator, PAPER.reward_credit) == ("likelihood_ratio", "team")
-    assert PAPER.num_envs == 32
-    assert PAPER.critics.learning_rate == 7e-3
-    assert isinstance(PAPER.actor, RecurrentActorConfig)
-    assert isinstance(PAPER.actor.encoder, GraphEncoderConfig)
-    assert isinstance(PAPER.critics.critic.encoder, TeamGraphEncoderConfig)
-    assert not PAPER.actor.encoder.edges.rich
-    assert not PAPER.critics.critic.encoder.own_vertex
-    region = PAPER.trust_region
-    assert (region.first_fraction, region.backtrack_factor) == (0.05, 0.5)
-    assert (PAPER.limits.max_reduction, PAPER.trust_region_decay) == (1.0, 1.0)
+    limits = PAPER.limits
+    assert (limits.max_reduction, limits.integral_gain, limits.anneal_start) == (1.0, 0.0, 0.0)

@@ -13,7 +13,7 @@ import pytest
 
 import ssmarl
 from ssmarl.algos.ssmarl import SSMARL
-from ssmarl.algos.ssmarl_config import SsmarlConfig
+from ssmarl.algos.ssmarl_config import LIKELIHOOD_RATIO, SsmarlConfig
 from ssmarl.diffsim.checks import check_analytic
 from ssmarl.diffsim.rollout import (
     AnalyticConfig,
@@ -247,12 +247,29 @@ def flat(now):
 def test_a_reward_without_gradient_is_refused_and_both_ways_out_are_named():
     scenario = replace(SCENARIOS["navigation"], name="flat", reward=flat, reward_surrogate=None)
     env = ssmarl.make(scenario, 3)
-    with pytest.raises(ssmarl.InputError, match=r"'flat' has no gradient.*reward_surrogate.*estim"):
+    with pytest.raises(ssmarl.InputError, match=r"'flat' has no gradient.*surrogate.*preset"):
         SSMARL.check(env, SsmarlConfig())
     # Either way out is accepted.
-    SSMARL.check(env, SsmarlConfig(estimator="likelihood_ratio"))
+    SSMARL.check(env, LIKELIHOOD_RATIO)
     guided = replace(scenario, reward_surrogate=lambda now: -now.distance)
     SSMARL.check(ssmarl.make(guided, 3), SsmarlConfig())
+
+
+def test_default_settings_fall_back_to_likelihood_ratios_and_others_do_not():
+    scenario = replace(SCENARIOS["navigation"], name="flat", reward=flat, reward_surrogate=None)
+    steep, level = ssmarl.make("navigation", 3), ssmarl.make(scenario, 3)
+    assert SSMARL.adapt([steep], SsmarlConfig()) is None
+    settings, message = SSMARL.adapt([steep, level], SsmarlConfig()) or (None, "")
+    assert settings == LIKELIHOOD_RATIO
+    assert "'flat' has no gradient" in message
+    assert SSMARL.adapt([level], SsmarlConfig(num_envs=8)) is None
+
+
+def test_likelihood_ratios_with_the_other_estimators_steps_are_refused():
+    with pytest.raises(ssmarl.InputError, match=r"divergence of 0\.3.*--preset likelihood_ratio"):
+        SSMARL.check(ssmarl.make("navigation", 3), SsmarlConfig(estimator="likelihood_ratio"))
+    for preset in SSMARL.presets.values():
+        SSMARL.check(ssmarl.make("navigation", 3), preset.settings)
 
 
 def test_a_cost_without_gradient_is_refused_by_name():

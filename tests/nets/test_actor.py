@@ -1,5 +1,6 @@
 """The networks: any number of agents, no order, no padding; features that tell left from right."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,6 +27,56 @@ def moving(env, seed=0):
     keys = jax.random.split(jax.random.key(seed))
     state = jax.jit(env.reset)(keys[0])
     return replace(state, velocity=jax.random.normal(keys[1], state.velocity.shape))
+
+
+def linear(layer, x):
+    y = x @ np.asarray(layer.weight)
+    return y if layer.bias is None else y + np.asarray(layer.bias)
+
+
+def normalized(norm, x):
+    return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * np.asarray(norm.scale)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_encoder_is_the_papers_formulas(depth):
+    """Vertex by vertex and edge by edge, with f2 and f4 applied to every edge."""
+    config = GraphEncoderConfig(message_layers=depth, message=8)
+    encoder = config.build(np.random.default_rng(1))
+    env = ssmarl.make("navigation", 6, num_obstacles=4, side_scale=0.6)
+    graph = jax.device_get(jax.jit(env.graph)(moving(env, 2)))
+    relu = partial(np.maximum, 0.0)
+    types = relu(linear(encoder.f1, np.asarray(encoder.type_embedding)))
+    vertex = np.stack([types[1]] * 6)
+    for k, layer in enumerate(encoder.layers):
+        known = types if k == 0 else linear(encoder.type_residual[k - 1], types)
+        new = []
+        for i in range(6):
+            messages = []
+            for edges, kind in ((graph.agents, 1), (graph.obstacles, 0), (graph.goals, 2)):
+                features = edge_features(
+                    config.edges, jax.tree.map(jnp.asarray, edges), goals=kind == 2
+                )
+                for slot in np.flatnonzero(edges.mask[i]):
+                    hears = edges.communicates[i, slot]
+                    sender = vertex[edges.source[i, slot]] if hears else known[kind]
+                    message = linear(layer.f2_receiver, vertex[i])
+                    message = message + linear(layer.f2_edge, np.asarray(features[i, slot]))
+                    message = message + linear(layer.f2_sender, sender)
+                    if depth > 1:
+                        message = normalized(layer.f2_norms[0], message)
+                    message = relu(message)
+                    for deeper, norm in zip(layer.f2_deeper, layer.f2_norms[1:], strict=True):
+                        message = relu(normalized(norm, linear(deeper, message)))
+                    messages.append(message)
+            score = np.exp([linear(layer.f3, m) for m in messages])
+            attention = score / score.sum(axis=0)
+            value = np.stack([linear(layer.f4, m).reshape(2, -1) for m in messages])
+            received = (attention[..., None] * value).sum(axis=0).ravel()
+            new.append(relu(received + linear(layer.residual, vertex[i])))
+        vertex = np.stack(new)
+    result = eqx.filter_jit(encoder)(jax.tree.map(jnp.asarray, graph))
+    np.testing.assert_allclose(result, vertex, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("agents", "obstacles"), [(1, 0), (1, 1), (3, 3), (40, 40), (300, 300)])

@@ -40,6 +40,7 @@ def estimate_of(objective, params, distribution=own_parameters):
         weights=jnp.ones(1),
         episode_cost=rows,
         surrogate_cost=None,
+        cost_change=jnp.zeros_like(rows),
         row_scale=rows,
         result=result,
     )

@@ -25,7 +25,7 @@ from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.train import run as training
 from ssmarl.train.config import TrainConfig
 from ssmarl.train.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
-from ssmarl.train.selection import Score, score
+from ssmarl.train.selection import Score, better, score
 from tests.helpers import replace
 
 FLAGS = os.environ.get("XLA_FLAGS", "")
@@ -280,17 +280,27 @@ def test_the_best_policy_is_within_the_limits_first():
             "cost_by_constraint": costs,
             "cost_most_by_constraint": {name: 2 * cost for name, cost in costs.items()},
         }
-        return Result(figures, {})
+        ci95 = {f"cost_{name}": (cost - 0.1, cost + 0.1) for name, cost in costs.items()}
+        return Result(figures, ci95)
 
     inside = score([result(10.0, 0.5, 2.0)], limits, 1)
     outside = score([result(99.0, 0.5, 3.0)], limits, 2)
     far = score([result(99.0, 4.0, 3.0)], limits, 3)
-    better = score([result(11.0, 1.0, 2.0)], limits, 4)
+    best = score([result(11.0, 1.0, 2.0)], limits, 4)
     assert outside.violation == 0.5
     # The same costs against limits for the costliest agent, and for all together.
     assert score([result(10.0, 0.5, 2.0)], limits, 1, "per_agent").violation == 1.0
     assert score([result(10.0, 0.5, 2.0)], limits, 1, "team").violation == 2.0
-    ranking = [Score(), far, outside, inside, better]
+    ranking = [Score(), far, outside, inside, best]
     for worse, good in itertools.pairwise(ranking):
-        assert good.better_than(worse)
-        assert not worse.better_than(good)
+        assert better(worse, good).iteration == good.iteration
+        assert better(good, worse).iteration == good.iteration
+    # A policy within one limit's interval of the least violation and with more reward is kept; so
+    # is one that is told from it and does not violate.
+    idle = score([result(1.0, 1.5, 0.0)], limits, 5)
+    able = score([result(50.0, 1.55, 0.0)], limits, 6)
+    costly = score([result(99.0, 1.65, 0.0)], limits, 7)
+    kept = Score()
+    for now, iteration in ((idle, 5), (able, 6), (costly, 6), (inside, 1), (able, 1)):
+        kept = better(kept, now)
+        assert kept.iteration == iteration
