@@ -11,6 +11,7 @@ the action is penalised for the excess and not credited with anything else. Devi
 docs/baselines.md.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import jax
@@ -146,4 +147,9 @@ DGPPO = ppo_algorithm(
     "PPO under a learned discrete graph control barrier function",
     DgppoConfig(),
     Variant(credit_barrier, init_extra=init_barrier),
+    DgppoConfig(
+        num_envs=128,
+        learning_rate_decay=1.0,
+        critics=dataclasses.replace(DgppoConfig().critics, learning_rate=1e-3),
+    ),
 )

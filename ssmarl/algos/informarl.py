@@ -12,17 +12,20 @@ from ssmarl.algos.ppo import (
     mappo_actor,
     mappo_critic,
     ppo_algorithm,
+    published,
 )
 from ssmarl.nets.unimp import UnimpEncoderConfig
 from ssmarl.rl.critics import CriticFitConfig
 
+DEFAULT = PpoConfig(
+    epochs=5,
+    actor=mappo_actor(UnimpEncoderConfig()),
+    critics=CriticFitConfig(critic=mappo_critic(UnimpEncoderConfig(pool=True)), epochs=4),
+)
 INFORMARL = ppo_algorithm(
     "informarl",
     "PPO over local graphs with UniMP attention; contacts penalised in the reward",
-    PpoConfig(
-        epochs=5,
-        actor=mappo_actor(UnimpEncoderConfig()),
-        critics=CriticFitConfig(critic=mappo_critic(UnimpEncoderConfig(pool=True)), epochs=4),
-    ),
+    DEFAULT,
     Variant(credit_reward),
+    published(DEFAULT),
 )

@@ -11,10 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.algos.base import Metrics
-from ssmarl.algos.ppo import Context, PpoConfig, PpoState, Variant, ppo_algorithm, standardized
+from ssmarl.algos.ppo import (
+    Context,
+    PpoConfig,
+    PpoState,
+    Variant,
+    mappo_critic,
+    ppo_algorithm,
+    standardized,
+)
 from ssmarl.core.types import Rng
 from ssmarl.env.env import Env
 from ssmarl.rl.advantages import AdvantageBatch
+from ssmarl.rl.critics import CriticFitConfig
 from ssmarl.rl.estimate import episode_means
 
 
@@ -64,9 +73,22 @@ def dual_ascent(
     return jnp.maximum(0.0, multiplier + rate * (cost - limit))
 
 
+PUBLISHED = LagrangianConfig(
+    share_parameters=False,
+    reward_credit="team",
+    epochs=5,
+    minibatches=40,
+    learning_rate=9e-5,
+    learning_rate_decay=1.0,
+    multiplier_rate=5e-6,
+    critics=CriticFitConfig(critic=mappo_critic(), learning_rate=5e-3, epochs=5, minibatches=40),
+)
+"""The published code's. Its multipliers change by 5e-4·(1 − γ) per unit of cost, with every
+minibatch; ours once an iteration."""
 MAPPO_LAGRANGIAN = ppo_algorithm(
     "mappo_lagrangian",
     "PPO with global observations; every limit by a Lagrange multiplier",
     LagrangianConfig(),
     Variant(credit_lagrangian, cost_critics=True, init_extra=init_multipliers),
+    PUBLISHED,
 )

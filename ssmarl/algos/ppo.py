@@ -5,6 +5,7 @@ on the clipped surrogate, fit of the critics. Algorithms differ in their network
 advantage that actions are credited with: `Variant` holds the latter.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,13 @@ from ssmarl.rl.samples import ObservationBatch, SampleBatch, compound_ratio, wit
 
 
 def mappo_actor(encoder: EncoderConfig = VectorEncoderConfig()) -> RecurrentActorConfig:
-    """On-policy MAPPO's actor over any encoder: normalised features, small initial means."""
-    return RecurrentActorConfig(encoder=encoder, layer_norm=True, head_gain=0.01)
+    """On-policy MAPPO's actor over any encoder: normalised features, small initial means.
+
+    Its standard deviation begins at 0.37 and stays below 0.5, as in the published code.
+    """
+    return RecurrentActorConfig(
+        encoder=encoder, layer_norm=True, head_gain=0.01, log_std=-1.0, max_std=0.5
+    )
 
 
 def mappo_critic(
@@ -157,8 +163,23 @@ def clipped_surrogate(
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
 
 
-def ppo_algorithm(name: str, summary: str, config: PpoConfig, variant: Variant) -> Algorithm:
-    """An algorithm on PPO."""
+def published(config: PpoConfig) -> PpoConfig:
+    """On-policy's MAPPO as published, with the networks of `config`.
+
+    The team's reward, a constant learning rate, and critics fitted as the actor is.
+    """
+    critics = dataclasses.replace(
+        config.critics, learning_rate=config.learning_rate, epochs=10, minibatches=1
+    )
+    return dataclasses.replace(
+        config, reward_credit="team", learning_rate_decay=1.0, epochs=10, critics=critics
+    )
+
+
+def ppo_algorithm(
+    name: str, summary: str, config: PpoConfig, variant: Variant, paper: PpoConfig | None = None
+) -> Algorithm:
+    """An algorithm on PPO, with the settings that we use and, where known, the published ones."""
 
     def init(env: Env, config: PpoConfig, rng: Rng) -> PpoState:
         config.deadlock_escape.check(env)
@@ -187,6 +208,8 @@ def ppo_algorithm(name: str, summary: str, config: PpoConfig, variant: Variant) 
         return _iteration(env, config, state, variant, Context(progress, keys, key, collectives))
 
     presets = {"default": Preset(config)}
+    if paper is not None:
+        presets["paper"] = Preset(paper, unclipped=True)
     return Algorithm(name, summary, presets, init, iteration, lambda state: state.policy)
 
 

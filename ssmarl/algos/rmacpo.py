@@ -9,29 +9,29 @@ docs/baselines.md.
 import dataclasses
 
 from ssmarl.algos.base import Preset
-from ssmarl.algos.limits import LimitConfig
 from ssmarl.algos.ppo import mappo_actor, mappo_critic
 from ssmarl.algos.ssmarl import SSMARL
-from ssmarl.algos.ssmarl_config import SsmarlConfig
+from ssmarl.algos.ssmarl_config import LIKELIHOOD_RATIO, PAPER
 from ssmarl.optim.trust_region import TrustRegionConfig
 from ssmarl.rl.critics import CriticFitConfig
+
+_CRITIC = mappo_critic()
+DEFAULT = dataclasses.replace(
+    LIKELIHOOD_RATIO, actor=mappo_actor(), critics=CriticFitConfig(critic=_CRITIC, epochs=5)
+)
+PUBLISHED = dataclasses.replace(
+    PAPER,
+    minibatches=1,
+    actor=mappo_actor(),
+    critics=CriticFitConfig(critic=_CRITIC, learning_rate=5e-3, epochs=5, minibatches=1),
+    trust_region=TrustRegionConfig(delta=0.01, damping=0.1, first_fraction=0.1),
+)
+"""The published code's trust region, critics and line search."""
 
 RMACPO = dataclasses.replace(
     SSMARL,
     name="rmacpo",
     summary="the constrained step with global observations instead of graphs",
-    presets={
-        "default": Preset(
-            SsmarlConfig(
-                estimator="likelihood_ratio",
-                fisher_fraction=0.3,
-                trust_region_decay=1.0,
-                limits=LimitConfig(integral_gain=0.0, anneal_start=8.0, anneal_until=0.6),
-                actor=mappo_actor(),
-                critics=CriticFitConfig(critic=mappo_critic()),
-                # Heavily damped: the best of seven settings tried (docs/baselines.md).
-                trust_region=TrustRegionConfig(delta=0.1, damping=5.0, backtrack_factor=0.8),
-            )
-        )
-    },
+    presets={"default": Preset(DEFAULT), "paper": Preset(PUBLISHED, unclipped=True)},
+    adapt=lambda envs, settings: None,
 )

@@ -5,11 +5,12 @@ its public code. It has no constraints; contacts are penalised in the reward (`c
 as in the SS-MARL paper. Deviations: docs/baselines.md.
 """
 
-from ssmarl.algos.ppo import PpoConfig, Variant, credit_reward, ppo_algorithm
+from ssmarl.algos.ppo import PpoConfig, Variant, credit_reward, ppo_algorithm, published
 
 RMAPPO = ppo_algorithm(
     "rmappo",
     "recurrent PPO with global observations; contacts penalised in the reward",
     PpoConfig(),
     Variant(credit_reward),
+    published(PpoConfig()),
 )

@@ -5,6 +5,8 @@ of the action, and a cost advantage equal to the first, have the gradients E[∇
 and (1, 0) in the mean.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,7 +55,7 @@ RESULT = jax.jit(jax.vmap(lambda key: rollout(ENV, POLICY, key)))(jax.random.spl
 ].result
 
 
-def estimator(minibatches=1, fraction=1.0, offset=0.0):
+def estimator(minibatches=1, fraction=1.0, offset: Any = 0.0):
     batch = ObservationBatch(jnp.zeros((CHUNKS, LENGTH, 1)), jnp.zeros((CHUNKS, AGENTS, 1)))
     action = STD * jax.random.normal(jax.random.key(1), (CHUNKS, LENGTH, AGENTS, 2))
     log_prob = batch.distribution(POLICY.actor).log_prob(action)
