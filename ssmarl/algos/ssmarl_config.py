@@ -115,7 +115,6 @@ _PAPER_GRAPH = GraphEncoderConfig(
 PAPER = SsmarlConfig(
     estimator="likelihood_ratio",
     reward_credit="team",
-    minibatches=2,
     trust_region_decay=1.0,
     limits=LimitConfig(
         cost_decay=0.0, integral_gain=0.0, max_reduction=1.0, anneal_start=0.0, anneal_until=0.0

@@ -29,7 +29,8 @@ class Train:
     recipe: str | None = None
     """A complete configuration by name (`ssmarl list`); the other options change it."""
     preset: str | None = None
-    """Settings of the algorithm: default (measured best) or paper (the paper to the letter)."""
+    """Settings of the algorithm: default (measured best), paper (as published), or others
+    (`ssmarl list`)."""
     set: tuple[str, ...] = ()
     """NAME=VALUE..., single settings of the algorithm, as trust_region.delta=0.02 (`ssmarl
     list`)."""

@@ -6,6 +6,7 @@ files store their kind under `type`.
 """
 
 import dataclasses
+import difflib
 import json
 import typing
 from collections.abc import Iterable, Iterator
@@ -84,7 +85,7 @@ def with_values(settings: Settings, assignments: Iterable[str]) -> Settings:
             parsed = json.loads(value)
         except json.JSONDecodeError:
             parsed = None if value.lower() == "none" else value
-        settings = _replaced(settings, name.split("."), parsed, name)
+        settings = _replaced(settings, name.split("."), parsed, name, flat(settings))
     return settings
 
 
@@ -98,18 +99,29 @@ def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + field.name, value
 
 
-def _replaced(settings: Any, path: list[str], value: Any, name: str) -> Any:
+def _unknown(name: str, known: Iterable[tuple[str, Any]]) -> InputError:
+    """Names the closest settings: by spelling, or by the last part of their name."""
+    names = [known_name for known_name, _ in known]
+    last = name.rpartition(".")[2]
+    close = [other for other in names if other.rpartition(".")[2] == last]
+    close += [other for other in difflib.get_close_matches(name, names) if other not in close]
+    hint = f"did you mean {' or '.join(close[:3])}? " if close else ""
+    return InputError(f"setting {name!r} is unknown: {hint}`ssmarl list` has all settings")
+
+
+def _replaced(
+    settings: Any, path: list[str], value: Any, name: str, known: Iterable[tuple[str, Any]]
+) -> Any:
     head, *rest = path
     hints = typing.get_type_hints(type(settings))
     if head not in {field.name for field in dataclasses.fields(settings)}:
-        known = ", ".join(known for known, _ in flat(settings))
-        raise InputError(f"setting {name!r} is unknown: choose from {known}")
+        raise _unknown(name, known)
     old = getattr(settings, head)
     if not rest:
         return dataclasses.replace(settings, **{head: from_json(hints[head], value, name)})
     if not dataclasses.is_dataclass(old):
-        raise InputError(f"setting {name!r} is unknown: {head} has no parts")
-    return dataclasses.replace(settings, **{head: _replaced(old, rest, value, name)})
+        raise _unknown(name, known)
+    return dataclasses.replace(settings, **{head: _replaced(old, rest, value, name, known)})
 
 
 def _plain(value: Any) -> Any:
