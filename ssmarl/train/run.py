@@ -90,7 +90,7 @@ def train(
     if wandb:
         Wandb.check()
     folder = run_directory(config) if folder is None else Path(folder)
-    config = _adapted(config)
+    config = adapted(config)
     start = initial_state(config)
     _check_starts(config)
     for env in config.training_envs():
@@ -145,7 +145,7 @@ def initial_state(config: TrainConfig) -> State:
     return state
 
 
-def _adapted(config: TrainConfig) -> TrainConfig:
+def adapted(config: TrainConfig) -> TrainConfig:
     """With the settings that its task needs; a change is told."""
     adapted = config.algorithm.adapt(config.training_envs(), config.settings)
     if adapted is None:

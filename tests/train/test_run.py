@@ -17,8 +17,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import ssmarl
-from ssmarl.algos.ssmarl_config import SsmarlConfig
+from ssmarl.algos.ssmarl_config import LIKELIHOOD_RATIO, SsmarlConfig
 from ssmarl.env.costs import parse_constraint
+from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.eval.evaluate import Result
 from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.gnn import GraphEncoderConfig
@@ -267,6 +268,23 @@ def test_other_worlds_join_after_the_warm_up():
     assert sizes.round_robin() == [0, 0, 0, 0, 1, 0, 1, 0]
     with pytest.raises(ssmarl.InputError, match="warm_up_fraction"):
         replace(CONFIG, warm_up_fraction=1.5)
+
+
+def test_a_task_without_gradients_is_trained_by_likelihood_ratios(capsys):
+    """Default settings are exchanged, and one line says so; other tasks keep theirs."""
+    reward = ssmarl.register_scenario(
+        replace(
+            SCENARIOS["navigation"],
+            name="at_goal",
+            reward=lambda now: (now.distance < 0.1).astype(now.distance.dtype),
+            reward_surrogate=None,
+        )
+    )
+    config = TrainConfig(scenario=reward.name, num_agents=(2,))
+    assert training.adapted(config).settings == LIKELIHOOD_RATIO
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert training.adapted(TrainConfig(num_agents=(2,))) == TrainConfig(num_agents=(2,))
+    assert not capsys.readouterr().err
 
 
 def test_the_best_policy_is_within_the_limits_first():
