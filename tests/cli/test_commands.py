@@ -186,9 +186,9 @@ def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["train", "--preset", "best"], "choose from default, paper"),
+        (["train", "--preset", "best"], "choose from default, likelihood_ratio, paper"),
         (["train", "--algo", "magic"], "choose from ssmarl"),
-        (["train", "--set", "delta=1"], "choose from"),
+        (["train", "--set", "delta=1"], "did you mean trust_region.delta?"),
         (["train", "--set", "trust_region.delta=fast"], "a number"),
         (["train", "--cost-limit", "1", "--constraint", "speed=1"], "exclude"),
         (["train", "--constraint", "luck=1"], "choose from"),
