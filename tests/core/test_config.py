@@ -49,7 +49,7 @@ def test_values_change_by_dotted_names():
     ("text", "complaint"),
     [
         ("rate=1", r"did you mean inner\.rate\?"),
-        ("coutn=1", r"did you mean count\?"),
+        ("coutn=1", "did you mean count"),
         ("inner.nope=1", "unknown"),
         ("count.more=1", "unknown"),
         ("count=1.5", "whole number"),
