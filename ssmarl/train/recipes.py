@@ -43,17 +43,19 @@ RECIPES = {
         ),
     ),
     "navigation-large": Recipe(
-        "the same trained longer under a tighter limit, for larger teams",
+        "the same trained longer under a tighter limit, for larger teams (pretrained:navigation)",
         TrainConfig(
             num_agents=(3,),
             num_obstacles=(3, 2, 34),
             side_scale=(1.0, 0.75, 1.8),
             warm_up_fraction=0.2,
             obstacle_slots=6,
-            constraints=("collision=0.2",),
-            steps=4_000_000,
+            constraints=("collision=0.24",),
+            steps=8_000_000,
             # The last policy: the best at n = 3 is not the best at n = 96.
             keep="last",
+            averaging=0.99,
+            evaluate_every=50,
             settings=with_values(
                 SsmarlConfig(),
                 (
