@@ -7,8 +7,8 @@ graph = env.graph(state)
 
 policy = ssmarl.load("pretrained:navigation")
 action, recurrent = policy.act(policy.observe(env, state), policy.initial_state(3))
-measures = ssmarl.evaluate(policy, num_agents=96, episodes=100)
-run = ssmarl.train(ssmarl.TrainConfig(num_agents=(3,), steps=1_000_000))
+metrics = ssmarl.evaluate(policy, num_agents=96, episodes=100)
+run = ssmarl.train(ssmarl.TrainConfig(num_agents=3, steps=1_000_000))
 """
 
 from importlib.metadata import version

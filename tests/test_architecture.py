@@ -9,7 +9,6 @@ PACKAGE = Path(__file__).parent.parent / "ssmarl"
 RANKS = [
     "core",
     "env",
-    "adapters",
     "nets",
     "rl",
     "diffsim",
@@ -20,6 +19,8 @@ RANKS = [
     "eval",
     "train",
     "viz",
+    "adapters",
+    "experiments",
     "bench",
     "testing",
     "",  # the public names of the package itself

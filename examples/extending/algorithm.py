@@ -1,4 +1,4 @@
-"""An algorithm of one's own: analytic policy gradients with Adam and fixed prices of the costs.
+"""A custom algorithm: analytic policy gradients with Adam and fixed prices of the costs.
 
     ssmarl train --algo examples/extending/algorithm.py:apg --num-agents 3 --steps 200_000
 

@@ -1,4 +1,4 @@
-"""A cost of one's own: being close to the walls of the room, with a differentiable surrogate.
+"""A custom cost: being close to the walls of the room, with a differentiable surrogate.
 
     ssmarl train --constraint examples/extending/cost.py:near_wall=0.5 collision=1
 

@@ -1,4 +1,4 @@
-"""A vehicle of one's own: a hovercraft whose velocity follows the command with a lag.
+"""A custom vehicle: a hovercraft whose velocity follows the command with a lag.
 
     ssmarl train --dynamics examples/extending/dynamics.py:hovercraft --num-agents 3
 

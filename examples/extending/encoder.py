@@ -1,4 +1,4 @@
-"""A network encoder of one's own: Deep Sets, a sum over neighbours instead of attention.
+"""A custom network encoder: Deep Sets, a sum over neighbours instead of attention.
 
     ssmarl train --load examples/extending/encoder.py --set 'actor.encoder={"type": "deep_sets"}'
 

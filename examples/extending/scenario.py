@@ -1,4 +1,4 @@
-"""A scenario of one's own: the team meets around its own centre.
+"""A custom scenario: the team meets around its own centre.
 
     ssmarl simulate --scenario examples/extending/scenario.py:rendezvous --num-agents 5
     ssmarl train --scenario examples/extending/scenario.py:rendezvous --num-agents 5

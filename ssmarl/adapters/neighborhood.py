@@ -10,9 +10,14 @@ of its source, as the receiving agent observes it. Rows of `edge_links` are (sou
 node).
 """
 
+import functools
+
+import jax
 import numpy as np
+from gymnasium import spaces
 from gymnasium.spaces import GraphInstance
 
+from ssmarl.env.env import Env
 from ssmarl.env.graph import Edges, Graph, Vertex
 
 NODE_SIZE = 4
@@ -66,3 +71,33 @@ def _expanded(graph: Graph, agent: int, hops: int) -> list[int]:
         newest = [i for i in dict.fromkeys(heard) if i not in found]
         found += newest
     return found
+
+
+@functools.lru_cache(maxsize=16)
+def padded_space(env: Env) -> dict[str, spaces.Box]:
+    """The parts of a padded graph: room for every entity and every edge of the whole team."""
+    graph = jax.eval_shape(lambda: env.graph(env.reset(jax.random.key(0))))
+    groups = (graph.obstacles, graph.agents, graph.goals)
+    edges = sum(int(np.prod(group.mask.shape)) for group in groups)
+    params = env.params
+    goals = params.num_agents if env.goal_edges == "target" else params.num_landmarks
+    nodes = params.num_agents + params.num_obstacles + goals
+    return {
+        "nodes": spaces.Box(-np.inf, np.inf, (nodes, NODE_SIZE), np.float32),
+        "node_mask": spaces.Box(0, 1, (nodes,), np.float32),
+        "edges": spaces.Box(-np.inf, np.inf, (edges, env.dynamics.state_dim), np.float32),
+        "edge_links": spaces.Box(0, nodes - 1, (edges, 2), np.int32),
+        "edge_mask": spaces.Box(0, 1, (edges,), np.float32),
+    }
+
+
+def padded(graph: GraphInstance, space: dict[str, spaces.Box]) -> dict[str, np.ndarray]:
+    """A graph as arrays of fixed size: what is there first, zeros after it, and masks."""
+    nodes, edges = np.asarray(graph.nodes), np.asarray(graph.edges)
+    room = {name: np.zeros(box.shape, box.dtype) for name, box in space.items()}
+    room["nodes"][: len(nodes)] = nodes
+    room["node_mask"][: len(nodes)] = 1
+    room["edges"][: len(edges)] = edges
+    room["edge_links"][: len(edges)] = np.asarray(graph.edge_links)
+    room["edge_mask"][: len(edges)] = 1
+    return room

@@ -21,7 +21,6 @@ DEFAULT = dataclasses.replace(
 )
 PUBLISHED = dataclasses.replace(
     PAPER,
-    minibatches=1,
     actor=mappo_actor(),
     critics=CriticFitConfig(critic=_CRITIC, learning_rate=5e-3, epochs=5, minibatches=1),
     trust_region=TrustRegionConfig(delta=0.01, damping=0.1, first_fraction=0.1),

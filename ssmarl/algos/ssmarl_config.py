@@ -122,7 +122,7 @@ PAPER = SsmarlConfig(
     actor=RecurrentActorConfig(encoder=_PAPER_GRAPH, log_std=-1.2, mean_bound=None),
     critics=CriticFitConfig(
         # Graph Aggregation beside the own vertex: with the aggregate alone, learning stopped at a
-        # success of 20 to 40 % (docs/algorithm.md).
+        # success of 20 to 40 % (docs/training.md).
         critic=CriticConfig(encoder=TeamGraphEncoderConfig(graph=_PAPER_GRAPH)),
         learning_rate=7e-3,
         epochs=2,
@@ -131,8 +131,9 @@ PAPER = SsmarlConfig(
     # have a KL divergence of 0.05²·4 = 0.01, and remove a twentieth of a violation.
     trust_region=TrustRegionConfig(delta=4.0, damping=0.1, first_fraction=0.05),
 )
-"""As the paper says: team reward, plain edge features, Graph Aggregation critics, its tables.
-docs/algorithm.md lists what the paper leaves open, and every deviation."""
+"""As the paper says: team reward, plain edge features, Graph Aggregation critics, its tables. The
+critics read the own vertex beside the aggregate, which the paper's do not. docs/algorithm.md lists
+what the paper leaves open, and every deviation."""
 
 PRESETS = {
     "default": Preset(SsmarlConfig()),

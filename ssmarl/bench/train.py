@@ -19,7 +19,7 @@ ITERATIONS = 10
 
 
 RECIPE = "navigation-large"
-"""Its curriculum is that of `pretrained:navigation`."""
+"""It trained `pretrained:navigation`."""
 
 
 def bench_rollout() -> Json:

@@ -70,7 +70,7 @@ def versions() -> Json:
 
 def _write(path: Path, figures: Json) -> None:
     try:
-        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(figures, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"json file {path}: {error.strerror or error}") from None
 

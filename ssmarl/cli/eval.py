@@ -1,4 +1,4 @@
-"""`ssmarl eval`: measures of a policy on any team, with confidence intervals."""
+"""`ssmarl eval`: metrics of a policy on any team, with confidence intervals."""
 
 import json
 from dataclasses import dataclass
@@ -11,26 +11,31 @@ from rich.table import Table
 
 from ssmarl.cli.options import check_writable, load_files, parse_action_limit
 from ssmarl.core.devices import use_all_cores
-from ssmarl.core.types import Json
+from ssmarl.core.errors import InputError
+from ssmarl.env.constraint import Constraint
+from ssmarl.env.costs import as_constraints
 from ssmarl.env.params import ActionBound
 from ssmarl.eval.evaluate import Result
 
-COLUMNS = (
+Column = tuple[str, str, str]
+"""Heading, figure, format."""
+COLUMNS: tuple[Column, ...] = (
     ("team reward", "reward_team", "{:.0f}"),
-    ("cost/agent", "cost_agent", "{:.2f}"),
     ("success", "success", "{:.1%}"),
     ("reach", "reach", "{:.1%}"),
     ("safe", "safe", "{:.1%}"),
     ("dist.", "distance", "{:.3f}"),
 )
+CONTACTS = ("contacts", "cost_agent", "{:.2f}")
+"""Contact-steps per agent, shown where they are not one of the constraints."""
 
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate a policy without action noise; several team sizes give a scalability table."""
+    """Evaluate policies without action noise; several policies or team sizes give one table."""
 
-    policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, pretrained:NAME, orca or cbf."""
+    policy: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Run directories, policy files, pretrained:NAME, orca or cbf; one or several."""
     filter: str | None = None
     """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
     scenario: str | None = None
@@ -54,7 +59,7 @@ class Eval:
     load: tuple[str, ...] = ()
     """Python files of your own that the policy depends on."""
     json: Path | None = None
-    """File for all measures with their intervals: a list with one object per size."""
+    """File for all metrics with their intervals: a list with one object per policy and size."""
 
     def run(self) -> None:
         """Evaluate, show, save."""
@@ -63,60 +68,73 @@ class Eval:
         from ssmarl.eval.policies import evaluate_policy
 
         load_files(self.load)
-        policy = controller(self.policy, filter=self.filter)
-        shown = self.policy if self.filter is None else f"{self.policy} + {self.filter}"
+        if not self.policy:
+            raise InputError("name a policy: a run directory, a file, pretrained:NAME, orca or cbf")
+        policies = {name: controller(name, filter=self.filter) for name in self.policy}
         check_writable(self.json)
-        results: list[Json] = []
-        table: Table | None = None
+        results: list[Result] = []
+        shown: list[str] = []
         console = Console()
         for agents in self.num_agents or (None,):
-            with console.status(f"{agents or policy.metadata.num_agents} agents"):
-                result = evaluate_policy(
-                    policy,
-                    scenario=self.scenario,
-                    num_agents=agents,
-                    num_obstacles=self.num_obstacles,
-                    episodes=self.episodes,
-                    episode_length=self.episode_length,
-                    seed=self.seed,
-                    constraints=self.constraint or None,
-                    action_limit=parse_action_limit(self.action_limit),
-                    action_bound=self.action_bound,
-                )
-            results.append(result.to_json() | {"policy": shown})
-            table = table or _table(result, shown)
-            table.add_row(*_row(result))
-        if table is not None:
-            console.print(table)
+            for name, policy in policies.items():
+                with console.status(f"{name}: {agents or policy.metadata.num_agents} agents"):
+                    result = evaluate_policy(
+                        policy,
+                        scenario=self.scenario,
+                        num_agents=agents,
+                        num_obstacles=self.num_obstacles,
+                        episodes=self.episodes,
+                        episode_length=self.episode_length,
+                        seed=self.seed,
+                        constraints=self.constraint or None,
+                        action_limit=parse_action_limit(self.action_limit),
+                        action_bound=self.action_bound,
+                    )
+                results.append(result)
+                shown.append(name if self.filter is None else f"{name} + {self.filter}")
+        texts = [self.constraint or policy.metadata.constraints for policy in policies.values()]
+        constraints = [item for text in texts for item in as_constraints(text)]
+        console.print(_table(results, shown, constraints))
         if self.json is not None:
-            self.json.write_text(json.dumps(results, indent=1) + "\n")
-            print(f"measures: {self.json}")
+            pairs = zip(results, shown, strict=True)
+            rows = [result.to_json() | {"policy": name} for result, name in pairs]
+            self.json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n")
+            print(f"metrics: {self.json}")
 
 
-def _table(result: Result, policy: str) -> Table:
-    figures = result.figures
+def _table(results: list[Result], policies: list[str], constraints: list[Constraint]) -> Table:
+    """A row per result: figures with their intervals, every cost by its name with its limit."""
+    figures = results[0].figures
     limit = figures["action_limit"]
     world = "unclipped" if limit is None else f"actions ±{limit:g} ({figures['action_bound']})"
-    title = f"{policy} on {figures['scenario']}, {world}, {figures['episodes']} episodes (± 95 %)"
-    names = ["n", "T", *(head for head, _, _ in COLUMNS), *_own_costs(figures)]
-    table = Table(title=title)
+    several = len(set(policies)) > 1
+    title = f"{figures['scenario']}, {world}, {figures['episodes']} episodes (± 95 %)"
+    limits: dict[str, set[float]] = {}
+    for item in constraints:
+        limits.setdefault(item.name, set()).add(item.limit)
+    columns = COLUMNS if "collision" in limits else (*COLUMNS, CONTACTS)
+    table = Table(title=title if several else f"{policies[0]} on {title}")
+    names = ["policy"] if several else []
+    names += ["n", "T", *(head for head, _, _ in columns)]
+    names += [f"{name} ≤ {'/'.join(f'{v:g}' for v in sorted(limits[name]))}" for name in limits]
     for name in names:
-        table.add_column(name, justify="right")
+        justify = "left" if name == "policy" else "right"
+        table.add_column(name, justify=justify, overflow="fold")
+    for result, policy in zip(results, policies, strict=True):
+        table.add_row(*([policy] if several else []), *_row(result, columns, list(limits)))
     return table
 
 
-def _own_costs(figures: Json) -> list[str]:
-    """Constrained costs other than contacts, which have a column of their own."""
-    return [name for name in figures["cost_by_constraint"] if name != "collision"]
-
-
-def _row(result: Result) -> list[str]:
+def _row(result: Result, columns: tuple[Column, ...], costs: list[str]) -> list[str]:
     figures = result.figures
     cells = [str(figures["num_agents"]), str(figures["episode_length"])]
-    columns = [(name, figures[name], style) for _, name, style in COLUMNS]
-    costs = figures["cost_by_constraint"]
-    columns += [(f"cost_{name}", costs[name], "{:.2f}") for name in _own_costs(figures)]
-    for name, value, style in columns:
+    own = figures["cost_by_constraint"]
+    values = [(name, figures[name], style) for _, name, style in columns]
+    values += [(f"cost_{name}", own.get(name), "{:.2f}") for name in costs]
+    for name, value, style in values:
+        if value is None:
+            cells.append("–")
+            continue
         low, high = result.ci95[name]
         half = style.format((high - low) / 2).rstrip("%")
         cells.append(f"{style.format(value)} ±{half}")

@@ -1,35 +1,58 @@
 """`ssmarl list`: everything that has a name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
 from ssmarl.algos import ALGORITHMS
+from ssmarl.algos.base import Algorithm
 from ssmarl.cli.options import load_files
 from ssmarl.control.drivers import DRIVERS
+from ssmarl.control.filters import FILTERS
 from ssmarl.core.config import flat
+from ssmarl.core.errors import InputError
 from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.experiments import EXPERIMENTS
 from ssmarl.policy.policy import pretrained, read_policy_metadata
 from ssmarl.train.recipes import RECIPES
 
 
 @dataclass(frozen=True)
 class List:
-    """Show scenarios, costs, vehicles, recipes, policies, drivers, and algorithms with settings."""
+    """Show what has a name: scenarios, costs, vehicles, recipes, policies, algorithms, ..."""
 
+    what: Annotated[str | None, tyro.conf.Positional] = None
+    """One of the tables: scenarios, costs, dynamics, drivers, filters, recipes,
+    policies, experiments, algorithms, settings. None: all but settings."""
+    algorithm: Annotated[str | None, tyro.conf.Positional] = None
+    """With settings: of this algorithm only."""
     load: tuple[str, ...] = ()
     """Python files of your own to load."""
 
     def run(self) -> None:
         """Print the tables."""
         load_files(self.load)
+        if self.algorithm is not None and self.what != "settings":
+            raise InputError(f"{self.algorithm!r}: only settings are listed by algorithm")
+        if self.what is not None and self.what not in (*TABLES, "settings"):
+            known = ", ".join((*TABLES, "settings"))
+            raise InputError(f"list {self.what!r}: choose from {known}")
         console = Console()
-        tables = (_scenarios(), _costs(), _dynamics(), _drivers(), _recipes(), _policies())
-        for table in (*tables, *_algorithms()):
-            console.print(table)
+        if self.what == "settings":
+            names = list(ALGORITHMS) if self.algorithm is None else [self.algorithm]
+            for name in names:
+                console.print(_settings(ALGORITHMS.find(name)))
+            return
+        for name in TABLES if self.what is None else (self.what,):
+            console.print(TABLES[name]())
+        if self.what is None:
+            print("Settings of an algorithm: ssmarl list settings ssmarl")
 
 
 def _scenarios() -> Table:
@@ -87,18 +110,37 @@ def _policies() -> Table:
     return table
 
 
-def _algorithms() -> list[Table]:
-    summary = Table("algorithm", "what it is", "presets", title="Algorithms (ssmarl train)")
-    tables = [summary]
+def _algorithms() -> Table:
+    table = Table("algorithm", "what it is", "presets", title="Algorithms (ssmarl train --algo)")
     for name in ALGORITHMS:
-        algorithm = ALGORITHMS[name]
-        summary.add_row(name, algorithm.summary, " ".join(algorithm.presets))
-        settings = Table("setting", *algorithm.presets, title=f"Settings of {name} (--set)")
-        columns = [dict(flat(preset.settings)) for preset in algorithm.presets.values()]
-        for setting in columns[0]:
-            settings.add_row(setting, *(str(column[setting]) for column in columns))
-        tables.append(settings)
-    return tables
+        table.add_row(name, ALGORITHMS[name].summary, " ".join(ALGORITHMS[name].presets))
+    return table
+
+
+def _settings(algorithm: Algorithm) -> Table:
+    table = Table(title=f"Settings of {algorithm.name} (--set NAME=VALUE)")
+    table.add_column("setting", no_wrap=True)
+    for preset in algorithm.presets:
+        table.add_column(preset, overflow="fold")
+    columns = [dict(flat(preset.settings)) for preset in algorithm.presets.values()]
+    for setting in dict.fromkeys(name for column in columns for name in column):
+        table.add_row(setting, *(str(column.get(setting, "–")) for column in columns))
+    return table
+
+
+def _filters() -> Table:
+    title = "Classical control (ssmarl eval NAME), and as a filter (--filter NAME)"
+    table = Table("filter", "what it is", title=title)
+    for name, planes in FILTERS.items():
+        table.add_row(name, _first_line(planes))
+    return table
+
+
+def _experiments() -> Table:
+    table = Table("experiment", "what it shows", title="Experiments (ssmarl reproduce)")
+    for name in EXPERIMENTS:
+        table.add_row(name, EXPERIMENTS[name].summary)
+    return table
 
 
 def _drivers() -> Table:
@@ -110,3 +152,16 @@ def _drivers() -> Table:
 
 def _first_line(item: object) -> str:
     return (item.__doc__ or "").strip().splitlines()[0] if item.__doc__ else ""
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "scenarios": _scenarios,
+    "costs": _costs,
+    "dynamics": _dynamics,
+    "drivers": _drivers,
+    "filters": _filters,
+    "recipes": _recipes,
+    "policies": _policies,
+    "experiments": _experiments,
+    "algorithms": _algorithms,
+}

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -16,10 +17,18 @@ from ssmarl.cli.list import List
 from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
+from ssmarl.cli.reproduce import Reproduce
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
-from ssmarl.core.errors import InputError
+from ssmarl.core.errors import InputError, RunError, reason
+
+WRONG_VALUES = {
+    r"invalid literal for int\(\) with base 10: '(?P<value>[^']*)'": "a whole number",
+    r"could not convert string to float: '(?P<value>[^']*)'": "a number",
+    r"Could not find valid parse for arguments: \['(?P<value>[^']*)'\]": "of another kind (--help)",
+}
+"""The parser's words for a value of the wrong type, and what is expected instead."""
 
 
 @runtime_checkable
@@ -32,19 +41,35 @@ class Command(Protocol):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command. Invalid input ends with one line and status 2."""
+    """Run a command.
+
+    Invalid input ends with one line and status 2, work that cannot be finished with one line and
+    status 1, an interruption with status 130.
+    """
     args = list(sys.argv[1:] if args is None else args)
     if args == ["--version"]:
         print(f"ssmarl {__version__}")
         return 0
     try:
         parse(args or ["--help"]).run()
-    except InputError as error:
-        print(f"ssmarl: {error}", file=sys.stderr)
-        return 2
+    except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130
+    except (InputError, RunError, OSError, MemoryError) as error:
+        print(f"ssmarl: {_one_line_of(error)}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
     return 0
+
+
+def _one_line_of(error: Exception) -> str:
+    """What the user is told of an error."""
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error})"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+    return str(error)
 
 
 def _commands(args: Sequence[str]) -> Any:
@@ -56,6 +81,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Render, tyro.conf.subcommand("render")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Report, tyro.conf.subcommand("report")]
+        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
@@ -71,7 +97,7 @@ def parse(args: Sequence[str]) -> Command:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
                 commands,
-                args=["None" if arg == "none" else arg for arg in args],
+                args=[_plain(arg) for arg in args],
                 prog="ssmarl",
                 description="Safe, scalable multi-agent reinforcement learning.",
                 config=(tyro.conf.OmitArgPrefixes,),
@@ -84,10 +110,22 @@ def parse(args: Sequence[str]) -> Command:
 
 def _one_line(box: str) -> str:
     """The message inside tyro's framed, multi-line error, without its title and hints."""
-    lines = [re.sub(r"[│╰╯─]+", " ", line) for line in box.splitlines() if "╭" not in line]
+    lines = [re.sub(r"[│╰╯─]+|-{3,}", " ", line) for line in box.splitlines() if "╭" not in line]
     message = re.split(r"Argument helptext|Got errors|For full helptext", " ".join(lines))[0]
-    message = re.sub(r"Error parsing __tyro[\w.-]*:", "", message)
-    return " ".join(message.split()) or "invalid arguments, see ssmarl --help"
+    message = " ".join(re.sub(r"Error parsing __tyro[\w.-]*:", "", message).split())
+    for pattern, expected in WRONG_VALUES.items():
+        found = re.search(rf"Error parsing (?P<option>\S+): {pattern}", message)
+        if found:
+            return f"{found['option']} {found['value']!r}: it must be {expected}"
+    return message or "invalid arguments, see ssmarl --help"
+
+
+def _plain(arg: str) -> str:
+    """`None` for none; whole numbers such as 1e6 with all digits, which options for them need."""
+    if arg == "none":
+        return "None"
+    whole = re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", arg) and float(arg).is_integer()
+    return str(int(float(arg))) if whole else arg
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`ssmarl plot`: curves of training runs, or measures against the team size."""
+"""`ssmarl plot`: curves of training runs, or metrics against the team size."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -13,12 +13,12 @@ from ssmarl.cli.options import EnvOptions, random_key
 from ssmarl.control.drivers import DRIVERS
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
-from ssmarl.env.recording import Recording, check_path, record, save_recording
+from ssmarl.env.recording import Recording, check_path, check_placed, record, save_recording
 
 
 @dataclass(frozen=True)
 class Simulate:
-    """Run one episode with a simple driver; print its measures, save its recording."""
+    """Run one episode with a simple driver; print its metrics, save its recording."""
 
     env: EnvOptions = field(default_factory=EnvOptions)
     driver: str = "straight"
@@ -41,11 +41,7 @@ class Simulate:
             lambda key: record(env, key, lambda state, carry, key: (drive(state, key), carry))
         )
         recording = run(key)
-        if not bool(recording.placed):
-            raise InputError(
-                f"no start free of overlaps found for {env.params.num_agents} agents and "
-                f"{env.params.num_obstacles} obstacles: use fewer obstacles or another seed"
-            )
+        check_placed(env, recording)
         Console().print(_summary(env, recording))
         if self.out is not None:
             save_recording(recording, env, self.out)

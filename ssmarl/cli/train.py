@@ -5,6 +5,7 @@ values that they start from.
 """
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from ssmarl.cli.options import chosen_constraints, load_files
 from ssmarl.cli.report import report
 from ssmarl.core.devices import use_all_cores
 from ssmarl.core.errors import InputError
-from ssmarl.train.config import TrainConfig, from_preset, with_settings
+from ssmarl.train.config import TrainConfig, from_preset, run_directory, with_settings
 from ssmarl.train.recipes import find_recipe
 
 WITH_RESUME = {"--resume", "--load", "--wandb", "--no-wandb", "--report", "--no-report", "--help"}
@@ -30,10 +31,10 @@ class Train:
     """A complete configuration by name (`ssmarl list`); the other options change it."""
     preset: str | None = None
     """Settings of the algorithm: default (measured best), paper (as published), or others
-    (`ssmarl list`)."""
+    (`ssmarl list algorithms`)."""
     set: tuple[str, ...] = ()
     """NAME=VALUE..., single settings of the algorithm, as trust_region.delta=0.02 (`ssmarl
-    list`)."""
+    list settings`)."""
     share: bool = True
     """One network for all agents (PS); --no-share: one each (NPS)."""
     cost_limit: float | None = None
@@ -54,7 +55,8 @@ class Train:
     def run(self) -> None:
         """Train, and print where the policy is."""
         use_all_cores()
-        from ssmarl.train.run import Run, Stopped, resume, train
+        from ssmarl.train.files import is_run
+        from ssmarl.train.run import Run, Stopped, adapted, resume, train
 
         load_files(self.load)
         runs: list[Run] = []
@@ -63,17 +65,27 @@ class Train:
                 runs.append(resume(self.resume, wandb=self.wandb))
             else:
                 for config, folder in self._planned():
-                    runs.append(train(config, folder, wandb=self.wandb))
+                    if self.seeds > 1 and is_run(folder, adapted(config)):
+                        runs.append(resume(folder, wandb=self.wandb))
+                    else:
+                        runs.append(train(config, folder, wandb=self.wandb))
         except Stopped as stop:
-            print(f"{stop}\nResume with: ssmarl train --resume {stop.folder}", file=sys.stderr)
+            print(f"{stop}\nResume with: {self._again(stop.folder)}", file=sys.stderr)
             raise SystemExit(130) from None
         for run in runs:
             print(f"policy of iteration {run.best.iteration}: {run.folder / 'policy.safetensors'}")
             if self.report:
                 print(f"report: {report(run.folder)}")
 
-    def _planned(self) -> list[tuple[TrainConfig, Path | None]]:
-        """Configuration and folder of every run."""
+    def _again(self, folder: Path) -> str:
+        """The command that goes on where this one was stopped."""
+        if self.seeds == 1 or self.resume is not None:
+            return f"ssmarl train --resume {shlex.quote(str(folder))}"
+        out = () if self.out is not None else ("--out", str(folder.parent))
+        return shlex.join(["ssmarl", *sys.argv[1:], *out])
+
+    def _planned(self) -> list[tuple[TrainConfig, Path]]:
+        """Configuration and folder of every run; those of several seeds in one folder."""
         if self.seeds < 1:
             raise InputError(f"seeds is {self.seeds}: it must be at least 1")
         config = self.config
@@ -85,13 +97,11 @@ class Train:
             config = dataclasses.replace(config, constraints=constraints)
         changes = (*self.set, *(() if self.share else ("share_parameters=false",)))
         config = with_settings(config, changes)
-        planned: list[tuple[TrainConfig, Path | None]] = []
-        for seed in range(config.seed, config.seed + self.seeds):
-            folder = None if self.out is None else Path(self.out)
-            if folder is not None and self.seeds > 1:
-                folder = folder / f"seed{seed}"
-            planned.append((dataclasses.replace(config, seed=seed), folder))
-        return planned
+        folder = run_directory(config) if self.out is None else Path(self.out)
+        if self.seeds == 1:
+            return [(config, folder)]
+        seeds = range(config.seed, config.seed + self.seeds)
+        return [(dataclasses.replace(config, seed=k), folder / f"seed{k}") for k in seeds]
 
 
 def defaults_for(args: Sequence[str]) -> Train:

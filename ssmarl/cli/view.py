@@ -9,6 +9,10 @@ import tyro
 from ssmarl.cli.options import load_files
 from ssmarl.core.errors import InputError
 
+ANY_ADDRESS = ("0.0.0.0", "::")
+PING_SECONDS, PING_TIMEOUT_SECONDS = 30.0, 300.0
+"""Between pings of a page, and until a silent one is given up: a busy machine answers late."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -18,6 +22,9 @@ class View:
     """Run directory, policy file, pretrained:NAME, orca or cbf."""
     host: str = "127.0.0.1"
     """Address to listen on. With another than this machine's own, others can watch and control."""
+    allow_host: tuple[str, ...] = ()
+    """Names by which pages may address this server besides localhost and the host above, as
+    robot.local. All others are refused, so that no foreign page reaches it through its own name."""
     port: int = 8000
     """Port to listen on."""
     load: tuple[str, ...] = ()
@@ -38,10 +45,20 @@ class View:
         load_files(self.load)
         policy = unfiltered(self.policy)
         self._check_free()
-        hosts = ["127.0.0.1", "localhost", "[::1]", self.host]
+        hosts = ["127.0.0.1", "localhost", "[::1]", self.host, *self.allow_host]
         app = application(policy, self.policy, hosts)
         print(f"Watch at http://{self.host}:{self.port} (stop with Ctrl-C)", flush=True)
-        uvicorn.run(app, host=self.host, port=self.port, log_level="warning", ws_max_size=1 << 14)
+        if self.host in ANY_ADDRESS and not self.allow_host:
+            print(f"From other machines: add --allow-host {socket.gethostname()}", flush=True)
+        uvicorn.run(
+            app,
+            host=self.host,
+            port=self.port,
+            log_level="warning",
+            ws_max_size=1 << 14,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_TIMEOUT_SECONDS,
+        )
 
     def _check_free(self) -> None:
         """Refuse a used port with one line instead of the server's traceback."""

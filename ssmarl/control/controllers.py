@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from ssmarl.control.filters import FILTERS, filter_action, goal_controller
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
+from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
@@ -61,6 +62,7 @@ class Classical(eqx.Module):
         """The local view of every agent."""
         return LocalView.of(env, state)
 
+    @compiled_module
     def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
         """Every agent's action."""
         action, _ = filter_action(self.filter, observation, goal_controller(observation))
@@ -103,6 +105,7 @@ class Filtered(eqx.Module):
         """What both read of a state."""
         return FilteredObservation(self.policy.observe(env, state), LocalView.of(env, state))
 
+    @compiled_module
     def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
         """Every agent's safe action, and the policy's new recurrent state."""
         nominal, recurrent = self.policy.act(observation.policy, recurrent)

@@ -35,6 +35,21 @@ def use_reliable_reductions() -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --{FLAG}=".strip()
 
 
+def use_quick_compilation() -> None:
+    """Compile with XLA's older generator and without optimisation: minutes less, slower code.
+
+    For trying out only. Call before JAX compiles anything, or for the processes started after it.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    for flag, value in (
+        ("xla_cpu_use_fusion_emitters", "false"),
+        ("xla_backend_optimization_level", "0"),
+    ):
+        if flag not in flags and _is_known(flag):
+            flags = f"{flags} --{flag}={value}".strip()
+    os.environ["XLA_FLAGS"] = flags
+
+
 def _is_known(flag: str) -> bool:
     library = Path(jaxlib.__file__).parent / "libjax_common.so"
     if not library.is_file():

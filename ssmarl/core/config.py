@@ -8,6 +8,7 @@ files store their kind under `type`.
 import dataclasses
 import difflib
 import json
+import math
 import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
@@ -85,7 +86,7 @@ def with_values(settings: Settings, assignments: Iterable[str]) -> Settings:
             parsed = json.loads(value)
         except json.JSONDecodeError:
             parsed = None if value.lower() == "none" else value
-        settings = _replaced(settings, name.split("."), parsed, name, flat(settings))
+        settings = _replaced(settings, name.split("."), parsed, name, list(flat(settings)))
     return settings
 
 
@@ -106,7 +107,7 @@ def _unknown(name: str, known: Iterable[tuple[str, Any]]) -> InputError:
     close = [other for other in names if other.rpartition(".")[2] == last]
     close += [other for other in difflib.get_close_matches(name, names) if other not in close]
     hint = f"did you mean {' or '.join(close[:3])}? " if close else ""
-    return InputError(f"setting {name!r} is unknown: {hint}`ssmarl list` has all settings")
+    return InputError(f"setting {name!r} is unknown: {hint}`ssmarl list settings` has all")
 
 
 def _replaced(
@@ -118,6 +119,8 @@ def _replaced(
         raise _unknown(name, known)
     old = getattr(settings, head)
     if not rest:
+        if value is None and "none" in typing.get_args(hints[head]):
+            value = "none"  # one of the choices, not the absence of a value
         return dataclasses.replace(settings, **{head: from_json(hints[head], value, name)})
     if not dataclasses.is_dataclass(old):
         raise _unknown(name, known)
@@ -180,6 +183,8 @@ def _converter() -> cattrs.Converter:
                 return int(value)
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise _WrongValue(value, words)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise _WrongValue(value, "finite")
             return value
 
         converter.register_structure_hook(kind, read)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from ssmarl.core.errors import InputError
+from ssmarl.core.errors import InputError, in_user_code, reason
 
 T = TypeVar("T")
 
@@ -87,6 +87,16 @@ class Registry(Generic[T]):
             f"{self.what} {name!r} in {path}: choose from {', '.join(found) or 'it holds none'}"
         )
 
+    def named(self, given: str | T) -> T:
+        """The record that a name stands for; a record itself is registered under its name."""
+        if isinstance(given, str):
+            return self.find(given)
+        if not self._holds(given):
+            raise InputError(f"{self.what} {given!r}: it must be a name or a {self.kind.__name__}")
+        if not any(given is known for known in self._records.values()):
+            self.add(given)
+        return given
+
     def source(self, name: str) -> SourceFile | None:
         """The user's file that a record came from; None: built in, or made in Python."""
         return self._sources.get(name)
@@ -111,9 +121,10 @@ def load_file(path: str | Path) -> ModuleType:
     An unchanged file runs once; a changed one runs again, and its records replace the old ones.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InputError(f"{str(path)!r}: {reason(error)}") from None
     source = SourceFile(path.name, hashlib.sha256(content).hexdigest())
     where = path.resolve()
     if where in _LOADED and _LOADED[where][0] == source:
@@ -136,7 +147,7 @@ def _run(where: Path, name: str, shown: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise InputError(f"{shown}: {type(error).__name__}: {error}") from error
+        raise InputError(f"{shown}: {in_user_code(error)}") from error
     finally:
         sys.path.remove(str(where.parent))
     return module
@@ -161,6 +172,20 @@ def require_sources(sources: Iterable[SourceFile], what: str) -> None:
             f"{what} depends on your file {source.file} (sha256 {source.sha256[:12]}…): "
             f"name it with --load PATH/{source.file}"
         )
+
+
+def refuse_files(names: Iterable[str | None], what: str) -> None:
+    """Refuse names in a stored file that would run one: code runs only when the user names it.
+
+    Args:
+        names: of scenarios, costs, dynamics and algorithms, as stored; None: none.
+        what: that stores them, for the message.
+    """
+    for name in names:
+        if name is not None and ".py:" in name:
+            raise InputError(
+                f"{what} names a file to run ({name!r}): stored names are refused that are paths"
+            )
 
 
 def sources_of(settings: Any) -> tuple[SourceFile, ...]:

@@ -1,7 +1,8 @@
 """Pytrees of arrays in safetensors files: written atomically, read without running code."""
 
+import hashlib
 import json
-import os
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,22 +14,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.files import parse_json, write_atomically
 from ssmarl.core.types import Json
 
 Tree = TypeVar("Tree")
-ENTRY = "ssmarl"
-"""The metadata entry that holds everything but arrays, as JSON."""
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: whenever the machine stops, the file holds the old or the new content."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+ENTRY, CHECKSUM = "ssmarl", "sha256"
+"""Metadata entries: everything but arrays, as JSON; and the hash of both."""
+LOG = logging.getLogger("ssmarl")
 
 
 def save_tree(path: Path, tree: Any, metadata: Json) -> None:
@@ -36,23 +28,28 @@ def save_tree(path: Path, tree: Any, metadata: Json) -> None:
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
     # Zero-size and non-contiguous arrays are stored like any other.
     arrays = {name: np.ascontiguousarray(leaf).reshape(leaf.shape) for name, leaf in arrays.items()}
-    write_atomically(path, save(arrays, metadata={ENTRY: json.dumps(metadata)}))
+    text = json.dumps(metadata, allow_nan=False)
+    entries = {ENTRY: text, CHECKSUM: _checksum(arrays, text)}
+    write_atomically(path, save(arrays, metadata=entries))
 
 
 def read_metadata(path: Path) -> Json:
     """The plain data of a file."""
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            return json.loads(metadata[ENTRY])
+            text = (file.metadata() or {})[ENTRY]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise InputError(f"{path}: not a file that ssmarl wrote, or damaged ({error})") from None
+    data = parse_json(text, f"{path}: its metadata")
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: its metadata is not an object")
+    return data
 
 
 def load_tree(path: Path, like: Tree, names: Callable[[str], str] = str) -> Tree:
-    """The tree of `like` with the arrays of a file.
+    """The tree of `like` with the arrays of a file, which must be whole, of its types and finite.
 
     Args:
         path: of the file.
@@ -62,8 +59,13 @@ def load_tree(path: Path, like: Tree, names: Callable[[str], str] = str) -> Tree
     try:
         with safe_open(path, framework="numpy") as file:
             stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            entries = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: damaged or not readable ({error})") from None
+    if set(entries) == {ENTRY}:
+        LOG.warning("%s: written by an earlier version, without a checksum", path)
+    elif entries.get(CHECKSUM) != _checksum(stored, entries.get(ENTRY, "")):
+        raise InputError(f"{path}: damaged (its checksum differs)")
     expected = {names(name): leaf for name, leaf in _named(like).items()}
     if set(stored) != set(expected):
         odd = sorted(set(stored) ^ set(expected))
@@ -73,8 +75,24 @@ def load_tree(path: Path, like: Tree, names: Callable[[str], str] = str) -> Tree
             raise InputError(
                 f"{path}: {name} has shape {stored[name].shape}, {leaf.shape} is needed"
             )
+        if stored[name].dtype != leaf.dtype:
+            raise InputError(
+                f"{path}: {name} has type {stored[name].dtype}, {leaf.dtype} is needed"
+            )
+        if leaf.dtype.kind == "f" and not np.isfinite(stored[name]).all():
+            raise InputError(f"{path}: {name} holds values that are not finite")
     leaves = [jnp.asarray(stored[name]) for name in expected]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _checksum(arrays: dict[str, np.ndarray], text: str) -> str:
+    """SHA-256 of names, types, shapes and contents of arrays, and of the text beside them."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _named(tree: Any) -> dict[str, Any]:

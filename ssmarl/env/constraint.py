@@ -15,6 +15,8 @@ from jaxtyping import Array, Float
 from ssmarl.core.errors import InputError
 from ssmarl.env.transition import Transition
 
+MAX_LIMIT = 1e9
+"""Largest limit of a cost: sums and squares of it are finite in 32 bits."""
 CostFunction = Callable[..., Float[Array, " A"]]
 """(transition, **parameters) → cost per agent; parameters are keyword-only, with defaults."""
 
@@ -63,8 +65,8 @@ class Constraint:
 
     def __post_init__(self) -> None:
         name = self.cost.name
-        if not _is_number(self.limit) or self.limit < 0:
-            raise InputError(f"limit {self.limit!r} of {name}: it must be finite, at least 0")
+        if not _is_number(self.limit) or not 0 <= self.limit <= MAX_LIMIT:
+            raise InputError(f"limit {self.limit!r} of {name}: it must be from 0 to {MAX_LIMIT:g}")
         known = self.cost.parameters
         for parameter, value in self.params:
             if parameter not in known:

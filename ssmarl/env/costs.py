@@ -22,17 +22,17 @@ DEFAULT_CONSTRAINTS = (f"collision={COLLISION_LIMIT:g}",)
 
 
 def collision(now: Transition, *, margin: float = 0.0) -> Float[Array, " A"]:
-    """Number of agents and obstacles that the agent overlaps, `margin` metres early."""
+    """Number of agents and obstacles within `margin` metres of the agent; 0: overlaps."""
     return agent_collision(now, margin=margin) + obstacle_collision(now, margin=margin)
 
 
 def agent_collision(now: Transition, *, margin: float = 0.0) -> Float[Array, " A"]:
-    """Number of agents that the agent overlaps, `margin` metres early."""
+    """Number of agents within `margin` metres of the agent; 0: overlaps."""
     return now.clearance.agents_within(margin).astype(now.distance.dtype)
 
 
 def obstacle_collision(now: Transition, *, margin: float = 0.0) -> Float[Array, " A"]:
-    """Number of obstacles that the agent overlaps, `margin` metres early."""
+    """Number of obstacles within `margin` metres of the agent; 0: overlaps."""
     return now.clearance.obstacles_within(margin).astype(now.distance.dtype)
 
 

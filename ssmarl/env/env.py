@@ -1,10 +1,7 @@
 """The environment: scenario, dynamics, constraints and graph composed. It adds no rules."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.jit import compiled
 from ssmarl.core.types import Count, Flag, Key
 from ssmarl.env.constraint import Constraint
 from ssmarl.env.contact import contact_force, measure_clearance, new_contacts
@@ -24,26 +22,12 @@ from ssmarl.env.scenario import GoalEdges, Scenario
 from ssmarl.env.state import Body, EnvState, Layout
 from ssmarl.env.transition import Lookahead, Transition
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def compiled(method: Callable[P, R]) -> Callable[P, R]:
-    """Compile a method when it is called from Python, once for every environment and shape.
-
-    Inside other compiled functions it is inlined.
-    """
-    jitted = jax.jit(method, static_argnums=0, inline=True)
-
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return jitted(*args, **kwargs)
-
-    return call
+SPAWN_TRIES = 10
+"""Starts that are drawn before one with overlaps is returned, marked as such."""
 
 
 class StepResult(eqx.Module):
-    """What a step returns beside the new state: everything that learning and measures need."""
+    """What a step returns beside the new state: everything that learning and evaluation need."""
 
     reward: Float[Array, " A"]
     """Each agent's own; the paper's team reward is the sum."""
@@ -75,9 +59,21 @@ class Env:
 
     @compiled
     def reset(self, key: Key) -> EnvState:
-        """A random start. `state.placed` is False where no free start was found."""
+        """A random start.
+
+        One with overlaps is drawn again, `SPAWN_TRIES` times at most; `state.placed` is False where
+        none was free of them.
+        """
+
+        def draw_again(carry: tuple[Layout, Count]) -> tuple[Layout, Count]:
+            _, tries = carry
+            return self.scenario.spawn(self.params, jax.random.fold_in(key, tries + 1)), tries + 1
+
         # The scenario uses the key itself; what else is random takes one derived from it.
-        layout = self.scenario.spawn(self.params, key)
+        first = (self.scenario.spawn(self.params, key), jnp.ones((), jnp.int32))
+        layout, _ = jax.lax.while_loop(
+            lambda carry: ~carry[0].placed & (carry[1] < SPAWN_TRIES), draw_again, first
+        )
         return self._start(
             layout, self.dynamics.initial(layout.position, jax.random.fold_in(key, 1))
         )

@@ -13,7 +13,6 @@ navigation and safety, one in formation, two in line.
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.files import read_json
 from ssmarl.core.types import Json
 from ssmarl.env.params import WorldParams
 from ssmarl.env.scenario import Scenario
@@ -28,17 +28,14 @@ from ssmarl.env.state import Layout
 
 MAX_COORDINATE = 1e6
 """Largest coordinate of a layout, in metres."""
+MAX_BODIES = 10_000
+"""Most agents, goals or obstacles of a layout."""
 KEYS = ("agents", "goals", "obstacles", "side")
 
 
 def read_layout(path: str | Path) -> Json:
     """The contents of a layout file, not yet checked against a scenario."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"layout {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"layout {path}: not JSON ({error})") from None
+    data = read_json(Path(path))
     if not isinstance(data, dict):
         raise InputError(f"layout {path}: it must be an object with {', '.join(KEYS)}")
     return data
@@ -115,14 +112,15 @@ def _no_overlap(
     others: np.ndarray,
     other_radius: np.ndarray | float,
 ) -> None:
-    distance = np.linalg.norm(points[:, None] - others[None], axis=-1)
-    overlap = distance < radius + np.broadcast_to(other_radius, (len(others),))
-    if what == other:
-        overlap &= np.arange(len(points))[:, None] > np.arange(len(others))
-    for i, j in np.argwhere(overlap)[:1]:
-        raise InputError(
-            f"layout: {what} {i} at {_show(points[i])} overlaps {other} {j} at {_show(others[j])}"
-        )
+    least = radius + np.broadcast_to(other_radius, (len(others),))
+    for i, point in enumerate(points):  # a row at a time: a table of all pairs may be large
+        overlap = np.hypot(*(others - point).T) < least
+        if what == other:
+            overlap[i:] = False
+        for j in np.nonzero(overlap)[0][:1]:
+            raise InputError(
+                f"layout: {what} {i} at {_show(point)} overlaps {other} {j} at {_show(others[j])}"
+            )
 
 
 def _list(data: Json, key: str, default: list | None = None) -> list:
@@ -131,6 +129,8 @@ def _list(data: Json, key: str, default: list | None = None) -> list:
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
         raise InputError(f"layout: {key} must be a list of [x, y]")
+    if len(value) > MAX_BODIES:
+        raise InputError(f"layout: {len(value)} {key}, at most {MAX_BODIES}")
     return list(value)
 
 

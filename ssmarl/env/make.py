@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import jax
 import jax.numpy as jnp
 
-from ssmarl.core.errors import InputError
+from ssmarl.core.errors import InputError, in_user_code
 from ssmarl.core.types import Json
 from ssmarl.env.constraint import Constraint
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS, as_constraints
@@ -20,7 +20,7 @@ from ssmarl.env.dynamics.base import Dynamics
 from ssmarl.env.env import Env
 from ssmarl.env.layout import read_layout, with_layout
 from ssmarl.env.neighbors import NeighborConfig
-from ssmarl.env.params import ACTION_LIMIT, MAX_COUNT, ActionBound
+from ssmarl.env.params import ACTION_LIMIT, MAX_COUNT, ActionBound, WorldParams
 from ssmarl.env.scenario import GoalEdges, Scenario
 from ssmarl.env.scenarios import SCENARIOS
 
@@ -43,7 +43,7 @@ def make(
     """An environment. What is left out is the scenario's default.
 
     Args:
-        scenario: a name of `ssmarl list`, `path.py:name` for one's own, or the record itself.
+        scenario: a name of `ssmarl list`, `path.py:name` for a custom one, or the record itself.
         num_agents: size of the team.
         num_obstacles: where the scenario leaves it free.
         constraints: records, or text as `collision=1,margin=0.05`.
@@ -53,7 +53,7 @@ def make(
         episode_length: steps until truncation.
         goal_edges: `target` (own goal or assigned slot) or `landmarks` (all of them).
         side_scale: factor on the side of the square; below 1 everything is closer together.
-        layout: a start of one's own, as a JSON file or its contents; it fixes the numbers.
+        layout: a custom start, as a JSON file or its contents; it fixes the numbers.
         neighbor_config: how neighbours are found and how many slots an agent has.
 
     Raises:
@@ -62,7 +62,8 @@ def make(
     record = scenario if isinstance(scenario, Scenario) else SCENARIOS.find(scenario)
     if layout is None:
         agents = record.default_agents if num_agents is None else num_agents
-        params = record.params(
+        params = _params(
+            record,
             _integer("num_agents", agents, 1),
             None if num_obstacles is None else _integer("num_obstacles", num_obstacles, 0),
         )
@@ -94,6 +95,16 @@ def make(
     )
     _check_contract(env)
     return env
+
+
+def _params(scenario: Scenario, agents: int, obstacles: int | None) -> WorldParams:
+    """What a scenario's own function says of the world."""
+    name = f"scenario {scenario.name!r}"
+    with _one_line(name):
+        params = scenario.params(agents, obstacles)
+    if not isinstance(params, WorldParams):
+        raise InputError(f"{name}: params returned {params!r}, it must be a WorldParams")
+    return params
 
 
 def _integer(name: str, value: SupportsIndex, least: int) -> int:
@@ -147,8 +158,7 @@ def _one_line(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        line = str(error).strip().splitlines() or [""]
-        raise InputError(f"{what} fails: {type(error).__name__}: {line[0]}") from error
+        raise InputError(f"{what} fails: {in_user_code(error)}") from error
 
 
 def _check_shapes(where: str, expected: Mapping[str, tuple], found: Mapping[str, Any]) -> None:

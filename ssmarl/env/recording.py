@@ -87,6 +87,15 @@ def save_recording(recording: Recording, env: Env, path: str | Path) -> None:
         raise InputError(f"trajectory file {path}: {error.strerror or error}") from None
 
 
+def check_placed(env: Env, recording: Recording) -> None:
+    """Refuse an episode that begins with overlaps: it shows nothing that could have happened."""
+    if not bool(recording.placed):
+        raise InputError(
+            f"no start free of overlaps found for {env.params.num_agents} agents and "
+            f"{env.params.num_obstacles} obstacles: use fewer obstacles or another seed"
+        )
+
+
 def check_path(path: str | Path) -> Path:
     """A path that a recording can be saved to; its folder is made. Call before a long run."""
     path = Path(path)

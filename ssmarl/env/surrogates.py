@@ -30,7 +30,7 @@ def approach_target(now: Transition) -> Float[Array, " A"]:
 
 
 def predicted_collision(now: Transition, *, margin: float = 0.0) -> Float[Array, " A"]:
-    """Predicted collisions with agents and obstacles, `margin` metres early."""
+    """Predicted collisions with agents and obstacles, at a distance below `margin` metres."""
     with_agents = predicted_agent_collision(now, margin=margin)
     return with_agents + predicted_obstacle_collision(now, margin=margin)
 

@@ -1,1 +1,1 @@
-"""Evaluation: measures of controllers, with confidence intervals."""
+"""Evaluation: metrics of controllers, with confidence intervals."""

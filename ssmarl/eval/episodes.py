@@ -1,4 +1,4 @@
-"""Whole episodes reduced to their measures inside jit: no trajectory is stored."""
+"""Whole episodes reduced to their metrics inside jit: no trajectory is stored."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ssmarl.core.devices import REPLICATED, device_mesh, per_device, sharded
 from ssmarl.core.types import Count, Flag, Key, Scalar, Tree
@@ -16,6 +16,10 @@ from ssmarl.env.state import EnvState
 
 MAX_AGENTS = 3000
 """Agents simulated at once: what memory comfortably holds."""
+
+
+CHECKED = ("actions", "positions", "rewards", "costs")
+"""What must be finite in every step of an episode."""
 
 
 @runtime_checkable
@@ -36,7 +40,7 @@ class TeamController(Protocol):
 
 
 class Episode(eqx.Module):
-    """The measures of one episode.
+    """The metrics of one episode.
 
     A contact-step is one agent overlapping one body for one step.
     """
@@ -68,6 +72,8 @@ class Episode(eqx.Module):
     """Neighbours that found no slot or did not fit the pair list, over all steps."""
     placed: Flag
     """False: no start free of overlaps was found; the episode must be left out."""
+    not_finite: Bool[Array, " 4"]
+    """Whether any action, position, reward or cost (`CHECKED`) was not finite."""
 
 
 class _Tally(eqx.Module):
@@ -80,6 +86,7 @@ class _Tally(eqx.Module):
     distance: Float[Array, " A"]
     nearest: Float[Array, " A"]
     overflow: Count
+    not_finite: Bool[Array, " 4"]
 
 
 def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
@@ -93,7 +100,9 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         action, recurrent = controller.act(observation, recurrent)
         state, result = env.step(state, action)
         left_out = getattr(observation, "overflow", 0)
-        return (state, recurrent, _add(tally, result, left_out)), None
+        checked = (action, state.position, result.reward, result.cost)
+        bad = jnp.stack([~jnp.isfinite(values).all() for values in checked])
+        return (state, recurrent, _add(tally, result, left_out, bad)), None
 
     zero = jnp.zeros(agents)
     nothing = _Tally(
@@ -104,6 +113,7 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         zero,
         jnp.full(agents, jnp.inf),
         jnp.zeros((), jnp.int32),
+        jnp.zeros(len(CHECKED), bool),
     )
     carry: tuple[EnvState, Tree, _Tally] = (start, controller.initial_state(agents), nothing)
     (_, _, tally), _ = jax.lax.scan(step, carry, None, length=env.params.episode_length)
@@ -124,10 +134,13 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         distance=tally.distance.mean(),
         graph_overflow=tally.overflow,
         placed=start.placed,
+        not_finite=tally.not_finite,
     )
 
 
-def _add(tally: _Tally, result: StepResult, left_out: Count | int) -> _Tally:
+def _add(
+    tally: _Tally, result: StepResult, left_out: Count | int, not_finite: Bool[Array, " 4"]
+) -> _Tally:
     return _Tally(
         reward=tally.reward + result.reward.sum(),
         contacts=tally.contacts + result.contacts,
@@ -136,6 +149,7 @@ def _add(tally: _Tally, result: StepResult, left_out: Count | int) -> _Tally:
         distance=result.distance,
         nearest=jnp.minimum(tally.nearest, result.distance),
         overflow=tally.overflow + left_out + result.overflow,
+        not_finite=tally.not_finite | not_finite,
     )
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 from ssmarl.env.env import Env
-from ssmarl.eval.episodes import TeamController, run_episodes
+from ssmarl.eval.episodes import CHECKED, TeamController, run_episodes
 from ssmarl.eval.intervals import mean_interval, rate_interval
 
+MAX_EPISODES = 1_000_000
+"""Of one evaluation."""
 RATES = ("success", "success_tight", "success_ever")
 """Yes or no, once an episode."""
 MEANS = (
@@ -48,14 +50,20 @@ class Result:
 
 def evaluate(env: Env, controller: TeamController, *, episodes: int = 100, seed: int = 0) -> Result:
     """Run a controller and measure. Starts with overlaps are left out and counted."""
-    if episodes < 1:
-        raise InputError(f"episodes is {episodes}: it must be at least 1")
+    if not 1 <= episodes <= MAX_EPISODES:
+        raise InputError(f"episodes is {episodes}: it must be from 1 to {MAX_EPISODES}")
     began = time.perf_counter()
     runs = jax.device_get(run_episodes(env, controller, jax.random.key(seed), episodes))
     kept = np.asarray(runs.placed)
     count, agents = int(kept.sum()), env.params.num_agents
     if count == 0:
         raise InputError(f"none of {episodes} starts was free of overlaps: use fewer obstacles")
+    bad = np.asarray(runs.not_finite)[kept]
+    if bad.any():  # comparisons with NaN are false: it would count as free of contact
+        names = [name for name, column in zip(CHECKED, bad.T, strict=True) if column.any()]
+        raise InputError(
+            f"{' and '.join(names)} were not finite in {bad.any(axis=1).sum()} of {count} episodes"
+        )
     columns = {name: np.asarray(getattr(runs, name), float)[kept] for name in (*RATES, *MEANS)}
     columns["reward_agent"] = columns["reward_team"] / agents
     columns["cost_agent"] = columns["cost_team"] / agents

@@ -38,9 +38,9 @@ from ssmarl.core.types import Flag, Scalar
 MAX_CONSTRAINTS = 8
 """2^m active sets are enumerated; more than this many constraints would need another solver."""
 
-Recovery = Literal["softmax", "minimax"]
-"""How violated constraints are weighted in recovery: the paper's β (Eq. 8), or so that the worst
-linearised violation becomes least."""
+Recovery = Literal["softmax", "minimax", "none"]
+"""How violated constraints are weighted in recovery: the paper's β (Eq. 8); so that the worst
+linearised violation becomes least; or not at all: without a feasible step, no step."""
 
 
 class Case(IntEnum):
@@ -92,8 +92,7 @@ def solve(
         problem: the linearised problem.
         recovery: how violated constraints are weighted there.
         episode_scale: factor from each c_j, b_j to a whole episode's cost. The optimal step does
-        not
-            depend on units, but recovery weighs costs against each other (the paper's P_j is a
+            not depend on units, but recovery weighs costs against each other (the paper's P_j is a
             whole episode's). Multipliers are in these units too.
     """
     scale = jnp.broadcast_to(jnp.asarray(episode_scale, problem.c.dtype), problem.c.shape)
@@ -108,10 +107,15 @@ def solve(
     )
     step, feasible = _optimal(problem)
     if problem.c.size > 0:
-        weights = softmax_weights(problem.c) if recovery == "softmax" else minimax_weights(problem)
-        recovered = recover(problem, weights)
+        recovered = recover(problem, _recovery_weights(problem, recovery))
         step = jax.tree.map(lambda a, b: jnp.where(feasible, a, b), step, recovered)
     return eqx.tree_at(lambda step: step.along_b, step, scale * step.along_b)
+
+
+def _recovery_weights(problem: Problem, recovery: Recovery) -> Float[Array, " C"]:
+    if recovery == "softmax":
+        return softmax_weights(problem.c)
+    return minimax_weights(problem) if recovery == "minimax" else jnp.zeros_like(problem.c)
 
 
 def recover(problem: Problem, weights: Float[Array, " C"]) -> Step:

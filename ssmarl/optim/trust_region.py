@@ -41,7 +41,7 @@ class TrustRegionConfig:
     max_tries: int = 10
     """Largest number of fractions tried (paper: 10)."""
     recovery: Recovery = "softmax"
-    """How violated constraints are weighted: the paper's β, or minimax."""
+    """How violated constraints are weighted: the paper's β, minimax, or none: no recovery."""
 
     def __post_init__(self) -> None:
         check_ranges(

@@ -16,12 +16,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 from jaxtyping import Array, Float
 
 from ssmarl.core.config import from_json, to_json
 from ssmarl.core.errors import InputError
-from ssmarl.core.registry import SourceFile, require_sources
+from ssmarl.core.jit import compiled_module
+from ssmarl.core.random import WeightGenerator
+from ssmarl.core.registry import SourceFile, refuse_files, require_sources
 from ssmarl.core.serialization import load_tree, read_metadata, save_tree
 from ssmarl.core.types import Json, Key, Tree
 from ssmarl.env.env import Env
@@ -87,11 +88,13 @@ class Policy(eqx.Module):
         """What it reads of a state: `env.graph(state)` for graph policies."""
         return self.joint.observe(env, state)
 
+    @compiled_module
     def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A U"], Tree]:
         """Every agent's action, and the new recurrent state."""
         distribution, recurrent = self.joint(observation, recurrent)
         return distribution.mean, recurrent
 
+    @compiled_module
     def sample(
         self, observation: Any, recurrent: Tree, key: Key
     ) -> tuple[Float[Array, "A U"], Tree]:
@@ -118,12 +121,13 @@ def load(name: str | Path) -> Policy:
     sources = from_json(tuple[SourceFile, ...], data.get("network_sources", []))
     require_sources(sources, f"{path}: its network")
     metadata = from_json(PolicyMetadata, data, f"{path}: policy")
+    refuse_files((metadata.scenario, metadata.dynamics, *metadata.constraints), str(path))
     config = metadata.actor
     if config is None:
         raise InputError(f"{path}: holds no networks")
     shapes = jax.eval_shape(
         lambda: JointPolicy.create(
-            np.random.default_rng(0), config, metadata.num_actors, metadata.deadlock_escape
+            WeightGenerator(0), config, metadata.num_actors, metadata.deadlock_escape
         )
     )
     return Policy(load_tree(path, shapes, names), metadata)

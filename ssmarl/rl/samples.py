@@ -72,10 +72,6 @@ class SampleBatch(eqx.Module):
         """π_actor/π_old of the actions taken."""
         return jnp.exp(self.batch.distribution(actor).log_prob(self.action) - self.log_prob)
 
-    def subset(self, chosen: Array) -> "SampleBatch":
-        """Some of the chunks."""
-        return jax.tree.map(lambda leaf: leaf[chosen], self)
-
 
 def with_ratio(
     ratios: Float[Array, "N L A"], samples: SampleBatch, actor: Actor, agent: Count

@@ -17,9 +17,9 @@ from ssmarl.algos import ALGORITHMS
 from ssmarl.algos.base import Algorithm, Preset
 from ssmarl.core.config import from_json, to_json, with_values
 from ssmarl.core.errors import InputError
-from ssmarl.core.registry import SourceFile, require_sources
+from ssmarl.core.registry import SourceFile, refuse_files, require_sources
 from ssmarl.core.types import Json
-from ssmarl.env.costs import COSTS, DEFAULT_CONSTRAINTS, parse_constraint
+from ssmarl.env.costs import COSTS, DEFAULT_CONSTRAINTS, as_constraints
 from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
@@ -28,10 +28,19 @@ from ssmarl.env.params import ACTION_LIMIT, ActionBound
 from ssmarl.env.scenario import GoalEdges
 from ssmarl.env.scenarios import SCENARIOS
 
+MAX_ITERATIONS = 1_000_000
+"""Of a run."""
+MAX_SAMPLES = 20_000_000
+"""Steps of single agents in one iteration: some gigabytes of memory."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run."""
+    """A training run.
+
+    In Python, `scenario` and `dynamics` may also be records and `constraints` may hold records,
+    which are stored by name; and a field that holds several values may be given a single one.
+    """
 
     scenario: str = "navigation"
     """Name of a scenario (`ssmarl list`), or path.py:name for your own."""
@@ -76,18 +85,27 @@ class TrainConfig:
     keep: Literal["best", "last"] = "best"
     """Which policy is kept: the best by these evaluations (highest reward within the limits), or
     the last one."""
+    averaging: float = 0.0
+    """Weight of the old average in the running average of the policy's weights over iterations,
+    which is then evaluated and kept; 0: the newest weights. Steps are noisy, averages less so."""
     init: str | None = None
     """Policy to start from: run directory, file or pretrained:NAME."""
     sources: Annotated[tuple[SourceFile, ...], tyro.conf.Suppress] = ()
     """Files of the user's own that names above come from; filled in."""
 
     def __post_init__(self) -> None:
+        for name in ("num_agents", "num_obstacles", "side_scale", "constraints"):
+            given: Any = getattr(self, name)
+            several = given if isinstance(given, (tuple, list)) else (given,)
+            object.__setattr__(self, name, tuple(several))
         self._resolve()
         for name in ("steps", "evaluate_every", "evaluate_episodes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
+        if not 0 <= self.averaging < 1:
+            raise InputError(f"averaging is {self.averaging}: it must be from 0 to below 1")
         if not 0 <= self.warm_up_fraction <= 1:
             raise InputError(f"warm_up_fraction is {self.warm_up_fraction}: it must be from 0 to 1")
         if not self.side_scale:
@@ -103,15 +121,17 @@ class TrainConfig:
 
     def _resolve(self) -> None:
         """Names instead of `path.py:name`, which loads the file and records its hash."""
-        algorithm = ALGORITHMS.find(self.algo)
-        constraints = [parse_constraint(text) for text in self.constraints]
+        algorithm = ALGORITHMS.named(self.algo)
+        constraints = as_constraints(self.constraints)
+        for item in constraints:
+            COSTS.named(item.cost)
         changes: dict[str, Any] = {
             "algo": algorithm.name,
-            "scenario": SCENARIOS.find(self.scenario).name,
+            "scenario": SCENARIOS.named(self.scenario).name,
             "constraints": tuple(str(item) for item in constraints),
         }
         if self.dynamics is not None:
-            changes["dynamics"] = DYNAMICS.find(self.dynamics).name
+            changes["dynamics"] = DYNAMICS.named(self.dynamics).name
         if self.settings is None:
             changes["settings"] = algorithm.presets["default"].settings
         for name, value in changes.items():
@@ -180,6 +200,20 @@ class TrainConfig:
             self.settings.num_envs * env.params.episode_length for env in self.training_envs()
         ]
         warm_up = math.ceil(self.warm_up_fraction * self.steps / lengths[0])
+        largest = max(
+            self.settings.num_envs * env.params.episode_length * env.params.num_agents
+            for env in self.training_envs()
+        )
+        if largest > MAX_SAMPLES:
+            raise InputError(
+                f"an iteration has {largest:,} steps of agents (num_envs × episode_length × "
+                f"num_agents): at most {MAX_SAMPLES:,}"
+            )
+        if self.steps > MAX_ITERATIONS * min(lengths):
+            raise InputError(
+                f"steps is {self.steps:,}: at most {MAX_ITERATIONS * min(lengths):,} "
+                f"({MAX_ITERATIONS:,} iterations)"
+            )
         order, played = [], 0
         while played < self.steps:
             order.append(max(0, len(order) - warm_up) % len(lengths))
@@ -195,6 +229,8 @@ class TrainConfig:
         """As stored. Files of the user's own must have been named by the user in this program."""
         sources = from_json(tuple[SourceFile, ...], data.get("sources", []), "sources")
         require_sources(sources, "this run")
+        stored = [data.get("algo"), data.get("scenario"), data.get("dynamics")]
+        refuse_files([*stored, *data.get("constraints", ())], "this run")
         settings = data.get("settings")
         config = from_json(TrainConfig, {**data, "settings": None}, "config")
         kind = config.algorithm.config

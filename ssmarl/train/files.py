@@ -3,18 +3,25 @@
 import contextlib
 import csv
 import io
-import json
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ssmarl.core.errors import InputError
-from ssmarl.core.serialization import load_tree, read_metadata, save_tree, write_atomically
+from ssmarl.core.files import read_json, write_atomically, write_json
+from ssmarl.core.serialization import load_tree, read_metadata, save_tree
 from ssmarl.core.types import Json
 from ssmarl.train.config import TrainConfig
 
-CONFIG, METRICS = "config.json", "metrics.csv"
+CONFIG, METRICS, LOCK = "config.json", "metrics.csv", ".lock"
 CHECKPOINT = Path("checkpoints") / "last.safetensors"
+try:
+    import fcntl
+except ImportError:  # Windows: runs are not locked
+    fcntl = None
+
 CLOCK = ("seconds", "steps_per_s")
 """Columns that differ between equal runs."""
 MIN_FREE_BYTES = 100 << 20
@@ -23,29 +30,52 @@ MIN_FREE_BYTES = 100 << 20
 
 def prepare(folder: Path, config: TrainConfig) -> None:
     """Create the directory of a new run, or refuse before hours of work if it cannot be written."""
-    if folder.is_file():
-        raise InputError(f"{folder}: a file, not a directory")
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(item.name != LOCK for item in folder.iterdir()):
         raise InputError(f"{folder}: not empty; resume it with --resume, or choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
+        if free < MIN_FREE_BYTES:
+            raise InputError(
+                f"{folder}: only {free >> 20} MB free, {MIN_FREE_BYTES >> 20} are needed"
+            )
         write_json(folder / CONFIG, config.to_json())
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
-    if free < MIN_FREE_BYTES:
-        raise InputError(f"{folder}: only {free >> 20} MB free, {MIN_FREE_BYTES >> 20} are needed")
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run directory, or refuse: one process at a time trains a run.
+
+    The operating system releases the lock when the process ends, however it ends.
+    """
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not a directory")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from None
+    with file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise InputError(f"{folder}: process {file.read().strip()} is training it") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def read_config_json(folder: Path) -> Json:
     """The stored configuration of a run as plain data: no names are resolved, no code is needed."""
-    try:
-        data = json.loads((folder / CONFIG).read_text())
-    except FileNotFoundError:
-        raise InputError(f"{folder}: no run directory (it has no {CONFIG})") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / CONFIG}: damaged ({error})") from None
-    if not isinstance(data, dict) or "algo" not in data or "settings" not in data:
+    if not (folder / CONFIG).exists():
+        raise InputError(f"{folder}: no run directory (it has no {CONFIG})")
+    data = read_json(folder / CONFIG)
+    if not isinstance(data, dict) or not set(data) >= {"algo", "settings"}:
         raise InputError(f"{folder / CONFIG}: not the configuration of a run")
     if "room" in data:
         raise InputError(
@@ -54,14 +84,14 @@ def read_config_json(folder: Path) -> Json:
     return data
 
 
+def is_run(folder: Path, config: TrainConfig) -> bool:
+    """Whether a directory holds a run of this very configuration."""
+    return (folder / CONFIG).is_file() and read_config_json(folder) == config.to_json()
+
+
 def read_config(folder: Path) -> TrainConfig:
     """The configuration of a run, ready to run: the user must have named files of their own."""
     return TrainConfig.from_json(read_config_json(folder))
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write plain data atomically."""
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def save_checkpoint(folder: Path, state: Any, metadata: Json) -> None:

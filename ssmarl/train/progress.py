@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -42,6 +43,8 @@ def describe(row: Row) -> str:
     ]
     shown += [f"{name} {row[name]:.1%}" for name in ("success", "safe") if name in row]
     shown.append(f"{row['steps_per_s']:,.0f} steps/s")
+    if row.get("not_finite"):
+        shown.append(f"refused, not finite: {row['not_finite']:.0%} of updates")
     kinds = [
         f"{name} {row[f'step_{name}']:.0%}"
         for name in ("free", "constrained", "recovery", "rejected")
@@ -102,19 +105,54 @@ class Bar:
         self.bar.stop()
 
 
+GROUPS = {
+    "eval_": "evaluation",
+    "cost_": "cost",
+    "worst_": "cost",
+    "tracked_cost_": "limits",
+    "integral_": "limits",
+    "nu_": "limits",
+    "limit_": "limits",
+    "step_": "step",
+    "agreement_": "gradient",
+    "transfer_": "gradient",
+    "explained_": "critics",
+}
+"""TensorBoard's groups of curves, by how the name of a column begins; others are of training."""
+
+
+def tag(column: str) -> str:
+    """TensorBoard's name of a column, as evaluation/eval_reward."""
+    found = [group for start, group in GROUPS.items() if column.startswith(start)]
+    return f"{found[0] if found else 'training'}/{column}"
+
+
 class TensorBoard:
-    """Event files in the run's `tb` directory."""
+    """Event files in the run's `tb` directory, written at once: no thread, no clock to wait for."""
 
     def __init__(self, folder: Path, steps_done: int):
-        from tensorboardX import SummaryWriter
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto import event_pb2
 
-        self.writer: Any = SummaryWriter(str(folder / "tb"), purge_step=steps_done or None)
+        self.proto: Any = event_pb2
+        (folder / "tb").mkdir(exist_ok=True)
+        suffix = f".{os.getpid()}.{steps_done}"
+        self.writer: Any = EventsWriter(str(folder / "tb" / "events"), suffix)
+        if steps_done:  # what an interrupted run wrote after its checkpoint is not shown
+            log = self.proto.SessionLog
+            self._write(steps_done, session_log=log(status=log.START))
 
     def row(self, row: Row) -> None:
         """Every column as a curve over environment steps."""
+        from tensorboardX.summary import scalar
+
         for name, value in row.items():
             if not math.isnan(value):
-                self.writer.add_scalar(name, value, int(row["steps"]))
+                self._write(int(row["steps"]), summary=scalar(tag(name), value))
+        self.writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        self.writer.write_event(self.proto.Event(wall_time=time.time(), step=step, **content))
 
     def close(self) -> None:
         """Flush."""

@@ -7,43 +7,41 @@ that was stopped at any moment and resumed gives the same numbers, bit for bit, 
 import contextlib
 import dataclasses
 import itertools
-import json
-import math
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jaxtyping import Array, Bool
 
 from ssmarl.algos.base import State
 from ssmarl.core.compiler import check_compiler
-from ssmarl.core.errors import InputError
-from ssmarl.core.registry import sources_of
-from ssmarl.env.costs import as_constraints
+from ssmarl.core.errors import InputError, RunError
+from ssmarl.core.random import WeightGenerator
+from ssmarl.core.types import Flag, Key, Scalar
 from ssmarl.env.env import Env
-from ssmarl.eval.evaluate import Result, evaluate
-from ssmarl.eval.policies import SELECTION_SEED
-from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.nets.joint_policy import JointPolicy
-from ssmarl.policy.policy import FILE, Policy, PolicyMetadata, load, save_policy
-from ssmarl.rl.subproblem import CostAggregation
+from ssmarl.policy.policy import Policy, load
 from ssmarl.train import files
 from ssmarl.train.config import TrainConfig, run_directory
 from ssmarl.train.engine import Iteration, compiled_iteration, on_devices
+from ssmarl.train.evaluation import evaluate_and_keep, keep_unevaluated, not_evaluated
 from ssmarl.train.progress import Bar, Reporter, Row, TensorBoard, Wandb
-from ssmarl.train.selection import Score, better, score
+from ssmarl.train.selection import Score
 
 CHECKPOINT_SECONDS = 20.0
 """Between checkpoints; a stopped run repeats at most this much."""
 SPAWN_TRIES = 32
 """Starts of a training environment that are tried before training."""
+MAX_REFUSED = 20
+"""Updates in a row that are refused for not being finite before training stops."""
 
 
 class Stopped(Exception):
@@ -76,6 +74,10 @@ class _Progress:
     simulated: float = 0.0
     """Simulator steps so far, replays included."""
     best: Score = Score()
+    average: JointPolicy | None = None
+    """Running average of the policy's weights, if the run has one."""
+    refused: int = 0
+    """Updates in a row that were not finite."""
 
 
 def train(
@@ -92,11 +94,13 @@ def train(
     folder = run_directory(config) if folder is None else Path(folder)
     config = adapted(config)
     start = initial_state(config)
+    config.round_robin()  # refuses what is too large
     _check_starts(config)
     for env in config.training_envs():
         config.algorithm.check(env, config.settings)
-    files.prepare(folder, config)
-    return _continue(config, folder, _Progress(start), wandb=wandb, quiet=quiet)
+    with files.locked(folder):
+        files.prepare(folder, config)
+        return _continue(config, folder, _Progress(start), wandb=wandb, quiet=quiet)
 
 
 def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> Run:
@@ -106,26 +110,39 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
         Wandb.check()
     folder = Path(folder)
     config = files.read_config(folder)
+    with files.locked(folder):
+        progress = _restored(config, folder)
+        return _continue(config, folder, progress, wandb=wandb, quiet=quiet)
+
+
+def _restored(config: TrainConfig, folder: Path) -> _Progress:
+    """Where a run stands by its last checkpoint, or its start."""
     # A checkpoint holds all weights: the policy that a run was initialised from may be gone.
     shapes = jax.eval_shape(lambda: initial_state(dataclasses.replace(config, init=None)))
-    found = files.load_checkpoint(folder, shapes)
+    with_average = config.averaging > 0
+    like = (shapes, config.algorithm.policy(shapes)) if with_average else shapes
+    found = files.load_checkpoint(folder, like)
     if found is None:
-        progress = _Progress(initial_state(config))
-    else:
-        state, metadata = found
-        best = Score(**metadata["best"])
-        simulated = metadata.get("simulated", 0.0)
-        progress = _Progress(state, metadata["iterations"], metadata["seconds"], simulated, best)
-    return _continue(config, folder, progress, wandb=wandb, quiet=quiet)
+        return _Progress(initial_state(config))
+    stored, metadata = found
+    state, average = stored if with_average else (stored, None)
+    return _Progress(
+        state,
+        metadata["iterations"],
+        metadata["seconds"],
+        metadata.get("simulated", 0.0),
+        Score() if metadata["best"] is None else Score(**metadata["best"]),
+        average,
+    )
 
 
 def initial_state(config: TrainConfig) -> State:
     """The state before the first iteration."""
     settings, algorithm = config.settings, config.algorithm
     envs = config.training_envs()
-    state = algorithm.init(envs[0], settings, np.random.default_rng(config.seed))
+    state = algorithm.init(envs[0], settings, WeightGenerator(config.seed))
     shapes = [
-        jax.eval_shape(lambda env=env: algorithm.init(env, settings, np.random.default_rng(0)))
+        jax.eval_shape(lambda env=env: algorithm.init(env, settings, WeightGenerator(0)))
         for env in envs
     ]
     if any(_shapes(other) != _shapes(state) for other in shapes):
@@ -146,7 +163,7 @@ def initial_state(config: TrainConfig) -> State:
 
 
 def adapted(config: TrainConfig) -> TrainConfig:
-    """With the settings that its task needs; a change is told."""
+    """With the settings that its task needs; a change is printed."""
     adapted = config.algorithm.adapt(config.training_envs(), config.settings)
     if adapted is None:
         return config
@@ -156,18 +173,41 @@ def adapted(config: TrainConfig) -> TrainConfig:
 
 
 def _check_starts(config: TrainConfig) -> None:
-    """Refuse training environments with other sizes than the scenario's that have no free start."""
-    if config.side_scale == (1.0,) and not config.num_obstacles:
-        return
+    """Refuse training environments without a free start, or whose values are not finite."""
+    keys = jax.random.split(jax.random.key(config.seed), SPAWN_TRIES)
     for env in config.training_envs():
-        placed = jax.jit(jax.vmap(lambda key, env=env: env.reset(key).placed))
-        if not placed(jax.random.split(jax.random.key(config.seed), SPAWN_TRIES)).any():
+        placed, finite = jax.device_get(jax.jit(jax.vmap(partial(_first_step, env)))(keys))
+        if not placed.any():
             params = env.params
             raise InputError(
                 f"none of {SPAWN_TRIES} starts of {params.num_agents} agents and "
                 f"{params.num_obstacles} obstacles on {params.side:.2g} m was free of overlaps: "
                 "use a larger side_scale or fewer of them"
             )
+        names = [f"the reward of scenario {env.scenario.name!r}"]
+        names += [f"the cost {item.name!r}" for item in env.constraints]
+        for name, good in zip(names, finite[placed].all(axis=0), strict=True):
+            if not good:
+                raise InputError(f"{name} is not finite after one step from a random start")
+
+
+def _first_step(env: Env, key: Key) -> tuple[Flag, Bool[Array, " C1"]]:
+    """Whether a start is free of overlaps; and whether reward and costs of a step are finite."""
+    state = env.reset(key)
+    action = jax.random.normal(key, (env.params.num_agents, env.dynamics.action_dim))
+    _, result = env.step(state, action)
+    values = jnp.concatenate([result.reward[:, None], result.cost], axis=1)
+    return state.placed, jnp.isfinite(values).all(axis=0)
+
+
+@jax.jit
+def averaged(
+    average: JointPolicy | None, newest: JointPolicy, decay: Scalar | float
+) -> JointPolicy:
+    """The running average of weights: decay·average + (1 − decay)·newest; at first the newest."""
+    if average is None:
+        return jax.tree.map(jnp.copy, newest)  # the state's own buffers are donated
+    return jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, average, newest)
 
 
 def _shapes(tree: Any) -> list[tuple[int, ...]]:
@@ -225,6 +265,7 @@ def _iterate(
         )
         values = {name: float(value) for name, value in jax.device_get(values).items()}
         progress.iterations += 1
+        progress.refused = progress.refused + 1 if values["not_finite"] == 1 else 0
         spent = time.monotonic() - began
         played, last = steps[progress.iterations], progress.iterations == total
         progress.simulated += (played - before) * values.pop("simulated_episodes", 1.0)
@@ -234,8 +275,16 @@ def _iterate(
             "simulator_steps": progress.simulated,
             **values,
         }
-        due = progress.iterations % config.evaluate_every == 0 or last
-        row |= _evaluate(config, folder, progress, played, envs) if due else _not_evaluated(config)
+        policy = config.algorithm.policy(progress.state)
+        if config.averaging > 0:
+            policy = progress.average = averaged(progress.average, policy, config.averaging)
+        if progress.iterations % config.evaluate_every == 0 or last:
+            evaluation, progress.best = evaluate_and_keep(
+                config, folder, policy, progress.iterations, played, envs, progress.best
+            )
+        else:
+            evaluation = not_evaluated(config)
+        row |= evaluation
         progress.seconds += time.monotonic() - began
         row |= {"seconds": progress.seconds, "steps_per_s": (played - before) / spent}
         metrics.add(row)
@@ -244,78 +293,16 @@ def _iterate(
         if stopping or last or time.monotonic() - saved > CHECKPOINT_SECONDS:
             _checkpoint(folder, progress)
             saved = time.monotonic()
+        if stopping and progress.best.iteration < 0:
+            keep_unevaluated(config, folder, policy, played)
         if stopping:
             message = f"stopped after {progress.iterations} of {total} iterations: {folder}"
             raise Stopped(message, folder)
-
-
-EVALUATED = {
-    "eval_reward": "reward_team",
-    "eval_cost": "cost_agent",
-    "eval_success": "success",
-    "eval_safe": "safe",
-}
-"""Columns of the metrics, and the measures in them; then one for every constraint."""
-
-
-def _not_evaluated(config: TrainConfig) -> Row:
-    names = [item.name for item in as_constraints(config.constraints)]
-    return dict.fromkeys([*EVALUATED, *(f"eval_cost_{name}" for name in names)], math.nan)
-
-
-def _evaluate(
-    config: TrainConfig, folder: Path, progress: _Progress, played: int, envs: list[Env]
-) -> Row:
-    """Evaluate the policy without noise, and write its file if it is to be kept."""
-    joint = jax.device_get(config.algorithm.policy(progress.state))
-    policy = Policy(joint, _metadata(config, joint, played))
-    seed = SELECTION_SEED + config.seed % SELECTION_SEED
-    results: list[Result] = [
-        evaluate(env, policy, episodes=config.evaluate_episodes, seed=seed) for env in envs
-    ]
-    aggregation: CostAggregation = getattr(config.settings, "limit_aggregation", "mean")
-    constraints = as_constraints(config.constraints)
-    now = score(results, constraints, progress.iterations, aggregation)
-    best = now if config.keep == "last" else better(progress.best, now)
-    kept = best.iteration == now.iteration
-    progress.best = best
-    if kept:
-        training = config.to_json() | {"evaluation": [result.to_json() for result in results]}
-        save_policy(folder / FILE, policy, training)
-
-    def mean(values: list[float]) -> float:
-        return sum(values) / len(values)
-
-    figures = [result.figures for result in results]
-    row = {column: mean([f[measure] for f in figures]) for column, measure in EVALUATED.items()}
-    return row | {
-        f"eval_cost_{item.name}": mean([f["cost_by_constraint"][item.name] for f in figures])
-        for item in constraints
-    }
-
-
-def _metadata(config: TrainConfig, joint: JointPolicy, played: int) -> PolicyMetadata:
-    """The metadata of the policy after so many environment steps."""
-    env = max(config.evaluation_envs(), key=lambda env: env.params.num_agents)
-    settings = config.settings
-    actor = settings.actor.for_env(env)
-    return PolicyMetadata(
-        scenario=config.scenario,
-        num_agents=max(config.sizes),
-        goal_edges=env.goal_edges,
-        dynamics=env.dynamics.name,
-        action_limit=config.action_limit,
-        action_bound=config.action_bound,
-        constraints=config.constraints,
-        num_actors=joint.num_actors,
-        actor=actor,
-        deadlock_escape=getattr(settings, "deadlock_escape", DeadlockEscapeConfig()),
-        algorithm=config.algo,
-        steps=played,
-        seed=config.seed,
-        sources=config.task_sources(),
-        network_sources=sources_of(actor),
-    )
+        if progress.refused == MAX_REFUSED:
+            raise RunError(
+                f"{folder}: {MAX_REFUSED} updates in a row were not finite: nothing is learned any "
+                "more; try smaller steps or other settings"
+            )
 
 
 def _checkpoint(folder: Path, progress: _Progress) -> None:
@@ -323,9 +310,10 @@ def _checkpoint(folder: Path, progress: _Progress) -> None:
         "iterations": progress.iterations,
         "seconds": progress.seconds,
         "simulated": progress.simulated,
-        "best": json.loads(json.dumps(dataclasses.asdict(progress.best))),
+        "best": None if progress.best.iteration < 0 else dataclasses.asdict(progress.best),
     }
-    files.save_checkpoint(folder, jax.device_get(progress.state), metadata)
+    stored = progress.state if progress.average is None else (progress.state, progress.average)
+    files.save_checkpoint(folder, jax.device_get(stored), metadata)
 
 
 @contextlib.contextmanager

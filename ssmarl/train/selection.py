@@ -56,7 +56,7 @@ def score(
     ]
     violation, margin = max(excess, default=(0.0, 0.0))
     reward = sum(result.figures["reward_agent"] for result in results) / len(results)
-    return Score(violation, reward, iteration, margin)
+    return Score(violation, reward, iteration, margin, least=violation)
 
 
 def _excess(result: Result, item: Constraint, aggregation: CostAggregation) -> float:

@@ -1,7 +1,8 @@
 """Curves of training: reward, every cost with its limit, and success against environment steps.
 
-Runs that differ in nothing but their seed become one line: their mean, with a 95 % interval. Only
-the files of a run are read: no scenario, cost or algorithm of the user's own has to be loaded.
+Runs that differ in nothing but their seed become one line: their mean, with Student's 95 %
+interval. Only the files of a run are read: no scenario, cost or algorithm of the user's own has to
+be loaded.
 """
 
 import json
@@ -12,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ssmarl.core.types import Json
-from ssmarl.eval.intervals import mean_interval
 from ssmarl.train.files import read_config_json, read_metrics
-from ssmarl.viz.figure import COLOURS, new_figure, save_figure
+from ssmarl.viz.figure import COLOURS, mean_curve, new_figure, save_figure
 
 WINDOW = 10
 """Iterations over which a curve is smoothed."""
@@ -31,7 +31,7 @@ class Group:
     label: str
     config: Json
     runs: list[dict[str, np.ndarray]]
-    """Metrics of each, as long as the shortest."""
+    """Metrics of each; a stopped run is shorter than the others."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -82,10 +82,8 @@ def grouped(folders: list[Path]) -> list[Group]:
     for members in found.values():
         config = read_config_json(members[0])
         metrics = [read_metrics(folder) for folder in members]
-        length = min(len(columns["steps"]) for columns in metrics)
         runs = [
-            {name: np.asarray(column)[:length] for name, column in columns.items()}
-            for columns in metrics
+            {name: np.asarray(column) for name, column in columns.items()} for columns in metrics
         ]
         name = members[0].name if len(members) == 1 else f"{config['algo']}, {len(members)} seeds"
         groups.append(Group(name, config, runs))
@@ -104,22 +102,23 @@ def _curve(axis: Any, group: Group, name: str, colour: str, style: str) -> None:
     """Smoothed training values as a line, evaluations without noise as dots."""
     if not all(name in run for run in group.runs):
         return
-    steps = group.runs[0]["steps"]
-    width = min(WINDOW, len(steps))
-    smooth = np.stack(
-        [np.convolve(run[name], np.ones(width) / width, mode="valid") for run in group.runs]
-    )
-    middle = smooth.mean(axis=0)
-    axis.plot(steps[width - 1 :], middle, style, lw=1.5, color=colour, label=group.label)
-    if len(group.runs) > 1:
-        low, high = np.array([mean_interval(column) for column in smooth.T]).T
-        axis.fill_between(steps[width - 1 :], low, high, color=colour, alpha=0.2, lw=0)
+    runs = [_smoothed(run["steps"], run[name]) for run in group.runs]
+    mean_curve(axis, runs, label=group.label, colour=colour, style=style)
     column = f"eval_{name}"
     if not all(column in run for run in group.runs):
         return
-    evaluated = np.mean([run[column] for run in group.runs], axis=0)
-    shown = np.isfinite(evaluated)
-    axis.plot(steps[shown], evaluated[shown], "o", ms=3, color=colour)
+    longest = max((run["steps"] for run in group.runs), key=len)
+    evaluated = np.full((len(group.runs), len(longest)), np.nan)
+    for row, run in zip(evaluated, group.runs, strict=True):
+        row[: len(run[column])] = run[column]
+    shown = np.isfinite(evaluated).any(axis=0)
+    axis.plot(longest[shown], np.nanmean(evaluated[:, shown], axis=0), "o", ms=3, color=colour)
+
+
+def _smoothed(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over a window of iterations, over shorter ones at the start."""
+    ends = range(1, len(values) + 1)
+    return steps, np.array([values[max(0, end - WINDOW) : end].mean() for end in ends])
 
 
 def _limits_only(axis: Any) -> tuple[list, list]:

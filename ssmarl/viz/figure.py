@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ssmarl.core.errors import InputError
+from ssmarl.eval.statistics import student_interval
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Colours that colour-blind readers can tell apart (Okabe and Ito)."""
@@ -24,6 +27,30 @@ def new_figure(panels: int) -> tuple[Any, Any]:
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def mean_curve(
+    axis: Any, runs: list[tuple[np.ndarray, np.ndarray]], *, label: str, colour: str, style: str
+) -> None:
+    """The mean of several runs with its 95 % interval (Student's).
+
+    Where a run has ended, the mean of the others goes on.
+
+    Args:
+        axis: to draw on.
+        runs: steps and values of each.
+        label: of the line.
+        colour: of the line.
+        style: of the line.
+    """
+    longest = max((steps for steps, _ in runs), key=lambda steps: steps[-1])
+    values = np.stack([np.interp(longest, *run, right=np.nan) for run in runs])
+    present = [column[np.isfinite(column)] for column in values.T]
+    axis.plot(longest, [v.mean() for v in present], style, lw=1.5, color=colour, label=label)
+    if len(runs) > 1:
+        low, high = np.array([student_interval(v) for v in present]).T
+        shown = np.isfinite(low)
+        axis.fill_between(longest[shown], low[shown], high[shown], color=colour, alpha=0.2, lw=0)
 
 
 def save_figure(figure: Any, path: Path) -> None:

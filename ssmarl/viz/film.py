@@ -1,4 +1,4 @@
-"""Films of episodes: agents, goals, obstacles, attention, contacts, and the measures so far."""
+"""Films of episodes: agents, goals, obstacles, attention, contacts, and the metrics so far."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +12,7 @@ from PIL import Image
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
 from ssmarl.env.recording import Recording
+from ssmarl.env.state import EnvState
 from ssmarl.viz import scene
 from ssmarl.viz.links import Links
 from ssmarl.viz.scene import Canvas, mix
@@ -71,18 +72,13 @@ def frames(
     distance = np.linalg.norm(recording.state.position - recording.state.target, axis=-1)
     half = extent(recording, env)
     for t in shown:
-        canvas = Canvas(half, PIXELS)
-        canvas.square(env.params.side, scene.FRAME)
-        draw_fixed(canvas, recording, env, t)
-        if links is not None:
-            draw_links(canvas, recording, links, t)
         recent = contacts[max(0, t - FLASH_FRAMES + 1) : t + 1]
-        draw_agents(canvas, recording, env, t, recent)
-        picture = canvas.finished()
+        here = None if links is None else _at(links, t)
+        picture = draw_state(env, _at(recording.state, t), recent, half, here)
         arrived = int((distance[t] < env.params.arrival_radius).sum())
         scene.label(
             picture,
-            f"step {t}    reward {reward[t]:.0f}    cost/agent {cost[t]:.2f}    "
+            f"step {t}    reward {reward[t]:.0f}    contacts/agent {cost[t]:.2f}    "
             f"arrived {arrived}/{env.params.num_agents}",
         )
         yield picture
@@ -94,22 +90,46 @@ def extent(recording: Recording, env: Env) -> float:
     return float(max(0.53 * env.params.side, farthest))
 
 
-def draw_fixed(canvas: Canvas, recording: Recording, env: Env, t: int) -> None:
+def draw_state(
+    env: Env, state: EnvState, recent: np.ndarray, half: float, links: Links | None = None
+) -> Image.Image:
+    """A picture of one state.
+
+    Args:
+        env: where it was reached.
+        state: on the host.
+        recent: contacts of each agent in the last steps, the newest last.
+        half: metres from the centre of the picture to its edge.
+        links: edges to draw.
+    """
+    canvas = Canvas(half, PIXELS)
+    canvas.square(env.params.side, scene.FRAME)
+    draw_fixed(canvas, state, env)
+    if links is not None:
+        draw_links(canvas, state, links)
+    draw_agents(canvas, state, env, recent)
+    return canvas.finished()
+
+
+def _at(tree: Any, t: int) -> Any:
+    """One moment of a recorded tree."""
+    return jax.tree.map(lambda leaf: leaf[t], tree)
+
+
+def draw_fixed(canvas: Canvas, state: EnvState, env: Env) -> None:
     """Obstacles and targets."""
-    state = recording.state
-    for centre, radius in zip(state.obstacle[t], state.obstacle_radius[t], strict=True):
+    for centre, radius in zip(state.obstacle, state.obstacle_radius, strict=True):
         canvas.disc(np.asarray(centre), float(radius), fill=scene.OBSTACLE)
-    for goal in np.asarray(state.target[t]):
+    for goal in np.asarray(state.target):
         canvas.disc(goal, env.params.goal_radius, outline=scene.GOAL)
 
 
-def draw_links(canvas: Canvas, recording: Recording, links: Links, t: int) -> None:
+def draw_links(canvas: Canvas, state: EnvState, links: Links) -> None:
     """Edges to each agent; the darker and thicker, the more attention."""
-    state = recording.state
-    position, obstacle = np.asarray(state.position[t]), np.asarray(state.obstacle[t])
+    position, obstacle = np.asarray(state.position), np.asarray(state.obstacle)
     groups = (
-        (links.obstacles[t], links.obstacles_weight[t], obstacle, scene.OBSTACLE_EDGE),
-        (links.agents[t], links.agents_weight[t], position, scene.AGENT_EDGE),
+        (links.obstacles, links.obstacles_weight, obstacle, scene.OBSTACLE_EDGE),
+        (links.agents, links.agents_weight, position, scene.AGENT_EDGE),
     )
     for source, weight, entity, colour in groups:
         for agent, slot in zip(*np.nonzero(weight), strict=True):
@@ -122,13 +142,12 @@ def draw_links(canvas: Canvas, recording: Recording, links: Links, t: int) -> No
             )
 
 
-def draw_agents(canvas: Canvas, recording: Recording, env: Env, t: int, recent: np.ndarray) -> None:
+def draw_agents(canvas: Canvas, state: EnvState, env: Env, recent: np.ndarray) -> None:
     """Agents, with their heading if they have one; those in contact with a ring that fades."""
     radius = env.params.agent_radius
-    body = jax.tree.map(lambda leaf: leaf[t], recording.state.body)
-    forward = env.dynamics.frame(body)
+    forward = env.dynamics.frame(state.body)
     forward = None if forward is None else np.asarray(forward)
-    for agent, centre in enumerate(np.asarray(recording.state.position[t])):
+    for agent, centre in enumerate(np.asarray(state.position)):
         touched = np.nonzero(recent[::-1, agent])[0]
         if touched.size:
             age = int(touched[0])

@@ -1,9 +1,9 @@
 """Scalability plots: reward, cost and success against the number of agents."""
 
-import json
 from pathlib import Path
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.files import read_json
 from ssmarl.core.types import Json
 from ssmarl.viz.figure import COLOURS, new_figure, save_figure
 
@@ -51,12 +51,7 @@ def _interval(result: Json, name: str) -> tuple[float, float]:
 
 def read_results(file: Path) -> list[Json]:
     """The contents of a file of `ssmarl eval --json`: one object per team size."""
-    try:
-        content = json.loads(file.read_text())
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from None
-    except ValueError:
-        raise InputError(f"{file}: not JSON") from None
+    content = read_json(file)
     results = content.get("evaluation") if isinstance(content, dict) else content
     needed = {"num_agents", "ci95", *(name for name, _ in PANELS)}
     if not isinstance(results, list) or not all(

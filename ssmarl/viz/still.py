@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 from PIL import Image
 
@@ -40,7 +41,7 @@ def still(recording: Recording, env: Env, links: Links | None = None) -> Image.I
     both.paste(_at(recording, env, links, 0, "start"), (0, 0))
     reward = float(np.asarray(recording.reward).sum())
     cost = float(np.asarray(recording.contacts).sum(axis=0).mean())
-    note = f"step {last}    reward {reward:.0f}    cost/agent {cost:.2f}"
+    note = f"step {last}    reward {reward:.0f}    contacts/agent {cost:.2f}"
     both.paste(_at(recording, env, links, last, note), (PIXELS + GAP, 0))
     return both
 
@@ -48,9 +49,10 @@ def still(recording: Recording, env: Env, links: Links | None = None) -> Image.I
 def _at(recording: Recording, env: Env, links: Links | None, t: int, note: str) -> Image.Image:
     canvas = Canvas(extent(recording, env), PIXELS)
     canvas.square(env.params.side, scene.FRAME)
-    draw_fixed(canvas, recording, env, t)
+    state = jax.tree.map(lambda leaf: leaf[t], recording.state)
+    draw_fixed(canvas, state, env)
     if t == 0 and links is not None:
-        draw_links(canvas, recording, links, t)
+        draw_links(canvas, state, jax.tree.map(lambda leaf: leaf[t], links))
     # Thinner than the agents, so that both are visible in large teams.
     width = min(MAX_WIDTH, 0.3 * 2 * env.params.agent_radius * PIXELS / (2 * canvas.half))
     for path in np.moveaxis(np.asarray(recording.state.position[: t + 1]), 1, 0):
@@ -58,7 +60,7 @@ def _at(recording: Recording, env: Env, links: Links | None, t: int, note: str) 
         canvas.path(path, colours, width)
     none = np.zeros((1, env.params.num_agents))
     contacts = np.asarray(recording.contacts[t - 1 : t]) if t else none
-    draw_agents(canvas, recording, env, t, contacts)
+    draw_agents(canvas, state, env, contacts)
     picture = canvas.finished()
     scene.label(picture, note)
     return picture

@@ -1,8 +1,12 @@
 """The three environment classes: PettingZoo's own tests, and what each class adds."""
 
+import multiprocessing
 import pickle
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -16,7 +20,12 @@ from ssmarl.adapters.pettingzoo import (
 with warnings.catch_warnings():
     # PettingZoo's tests import an environment of its own through a deprecated way.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from pettingzoo.test import parallel_api_test, parallel_seed_test
+    from pettingzoo.test import (
+        max_cycles_test,
+        parallel_api_test,
+        parallel_seed_test,
+        render_test,
+    )
 
 CLASSES = [MultiAgentEnv, MultiAgentConstrainEnv, MultiAgentGraphConstrainEnv]
 
@@ -207,3 +216,109 @@ def test_a_finished_episode_must_be_reset():
         env.step({})
     env.reset()
     assert len(env.agents) == 2
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_reset_has_the_infos_of_a_step(cls):
+    """Learners build their specifications from the first infos, and drop keys that come later."""
+    env = cls("navigation", 3, constraints=["collision=1", "speed=2"])
+    _, first = env.reset(seed=0)
+    start = env._now
+    assert start is not None
+    distance = np.asarray(start.position - start.target)
+    *_, later = env.step(dict.fromkeys(env.agents, np.ones(2)))
+    for i, agent in enumerate(env.possible_agents):
+        assert set(first[agent]) == set(later[agent])
+        assert first[agent]["distance"] == pytest.approx(float(np.linalg.norm(distance[i])), 1e-5)
+        costs = [value for name, value in first[agent].items() if name.startswith("cost")]
+        assert costs == [0.0] * len(costs)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_pictures_and_max_cycles_as_pettingzoo_tests_them(cls):
+    pictures = cls("navigation", 2, max_cycles=4, render_mode="rgb_array")
+    assert pictures.render_mode == "rgb_array"
+    pictures.reset(seed=0)
+    before = pictures.render()
+    assert before is not None
+    assert before.dtype == np.uint8
+    assert before.shape[2] == 3
+    pictures.step(dict.fromkeys(pictures.agents, np.ones(2)))
+    assert (pictures.render() != before).any()
+    assert cls("navigation", 2).render() is None
+    with pytest.raises(ssmarl.InputError, match="render_mode"):
+        cls("navigation", 2, render_mode="human")
+    with pytest.raises(ssmarl.InputError, match="differ"):
+        cls("navigation", 2, max_cycles=3, episode_length=4)
+    from pettingzoo.utils import parallel_to_aec
+
+    def aec(**options) -> Any:
+        # PettingZoo's test reads the modes of one made for "human", which is refused here.
+        options = {k: "rgb_array" if value == "human" else value for k, value in options.items()}
+        env = parallel_to_aec(cls("navigation", 2, **options))
+        env.metadata = cls.metadata
+        return env
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        render_test(aec)
+        module = SimpleNamespace(
+            env=aec, parallel_env=lambda **options: cls("navigation", 2, **options)
+        )
+        max_cycles_test(module)
+
+
+def test_equal_instances_share_their_compiled_functions():
+    one, other = (MultiAgentConstrainEnv("navigation", 2) for _ in range(2))
+    assert one._functions is other._functions
+    assert MultiAgentGraphConstrainEnv("navigation", 2)._functions is not one._functions
+
+
+def test_observations_can_be_written_to():
+    env = MultiAgentEnv("navigation", 2)
+    observations, _ = env.reset(seed=0)
+    observations["agent_0"] += 1.0
+    env.state()[0] = 0.0
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(None, np.inf), (0.5, 0.5)])
+def test_action_spaces_are_those_of_the_world(limit, bound):
+    space = MultiAgentEnv("navigation", 2, action_limit=limit).action_space("agent_0")
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert (space.high == bound).all()
+
+
+def _reset_in_child(queue, env):
+    try:
+        env.reset(seed=0)
+        queue.put("worked")
+    except RuntimeError as error:
+        queue.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+def test_a_forked_process_is_refused_and_names_the_way_out():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_reset_in_child, args=(queue, MultiAgentEnv("navigation", 2)))
+    child.start()
+    answer = queue.get(timeout=60)
+    child.join()
+    assert "spawn" in answer
+
+
+@pytest.mark.parametrize("scenario", ["navigation", "formation"])
+def test_padded_graphs_hold_the_graph_and_nothing_else(scenario):
+    plain = MultiAgentGraphConstrainEnv(scenario, 4)
+    wide = MultiAgentGraphConstrainEnv(scenario, 4, padded=True)
+    graphs, arrays = plain.reset(seed=1)[0], wide.reset(seed=1)[0]
+    for agent, graph in graphs.items():
+        found = arrays[agent]
+        assert wide.observation_space(agent).contains(found)
+        nodes, edges = found["node_mask"].astype(bool), found["edge_mask"].astype(bool)
+        np.testing.assert_array_equal(found["nodes"][nodes], graph.nodes)
+        np.testing.assert_array_equal(found["edges"][edges], graph.edges)
+        np.testing.assert_array_equal(found["edge_links"][edges], graph.edge_links)
+        assert not found["nodes"][~nodes].any()
+        assert not found["edges"][~edges].any()
+    parallel_api_test(wide, num_cycles=20)

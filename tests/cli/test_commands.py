@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import ssmarl
+from ssmarl.algos import ALGORITHMS
 from ssmarl.bench.env import bench_env
 from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
 from ssmarl.cli.main import main, parse
 from ssmarl.cli.train import Train
+from ssmarl.core.config import flat
 from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.scenarios import SCENARIOS
@@ -29,12 +31,54 @@ def test_list_names_everything(capsys):
     output = capsys.readouterr().out
     for name in (*SCENARIOS, *COSTS, *DYNAMICS, *RECIPES):
         assert name in output
+    assert "trust_region.delta" not in output
+
+
+def test_list_shows_one_table_or_the_settings_of_one_algorithm(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "filters"]) == 0
+    output = capsys.readouterr().out
+    assert "orca" in output
+    assert "navigation" not in output
+    assert main(["list", "settings", "ssmarl"]) == 0
+    output = capsys.readouterr().out
+    for setting, _ in flat(ALGORITHMS["ssmarl"].presets["default"].settings):
+        assert setting in output, "names are not cut"
+    assert "Settings of rmappo" not in output
+    for args, complaint in (
+        (["list", "nope"], "choose from scenarios, costs"),
+        (["list", "costs", "ssmarl"], "only settings"),
+        (["list", "settings", "nope"], "choose from ssmarl"),
+    ):
+        assert main(args) == 2
+        assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["--steps", "many"], "--steps 'many': it must be a whole number"),
+        (["--warm-up-fraction", "half"], "--warm-up-fraction 'half': it must be a number"),
+        (["--num-agents", "three"], "--num-agents 'three': it must be of another kind"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_what_is_expected(args, complaint, capsys):
+    assert main(["train", *args]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_whole_numbers_may_be_written_with_an_exponent():
+    command = parse(["train", "--steps", "1e5", "--set", "trust_region.delta=1e-2"])
+    assert isinstance(command, Train)
+    assert command.config.steps == 100_000
+    assert command.set == ("trust_region.delta=1e-2",)
 
 
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert ssmarl.__version__ in capsys.readouterr().out
-    commands = ("train", "eval", "render", "plot", "report", "simulate", "bench", "list")
+    commands = ("train", "eval", "render", "plot", "report", "reproduce", "simulate", "bench")
+    commands += ("list",)
     for args in ([], ["--help"], *([name, "--help"] for name in commands)):
         with pytest.raises(SystemExit) as stop:
             main(args)

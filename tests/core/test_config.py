@@ -45,6 +45,15 @@ def test_values_change_by_dotted_names():
     assert Outer() == Outer(), "the original is untouched"
 
 
+def test_none_is_a_choice_where_a_setting_has_it():
+    @dataclass(frozen=True)
+    class Cell:
+        kind: Literal["lstm", "none"] = "lstm"
+        bound: float | None = 1.0
+
+    assert with_values(Cell(), ["kind=none", "bound=none"]) == Cell("none", None)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

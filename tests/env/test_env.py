@@ -149,8 +149,8 @@ def test_targets_follow_the_moving_team():
     [
         ("collision", "NAME=LIMIT"),
         ("collision=x", "NAME=LIMIT"),
-        ("collision=-1", "at least 0"),
-        ("collision=nan", "finite"),
+        ("collision=-1", "from 0 to 1e.09"),
+        ("collision=nan", "from 0 to 1e.09"),
         ("crash=1", "choose from collision"),
         ("collision=1,width=2", "choose from margin"),
         ("effort=1,margin=2", "it has none"),

@@ -88,7 +88,7 @@ def test_damaged_layout_files_are_refused(tmp_path, content):
     path.write_text(content)
     with pytest.raises(ssmarl.InputError, match="layout"):
         ssmarl.make("navigation", layout=path)
-    with pytest.raises(ssmarl.InputError, match="No such file"):
+    with pytest.raises(ssmarl.InputError, match="no such file"):
         ssmarl.make("navigation", layout=tmp_path / "nothing.json")
 
 

@@ -113,7 +113,8 @@ def test_starts_that_failed_are_left_out_and_counted():
 
     def sometimes(params, key):
         layout = env.scenario.spawn(params, key)
-        return replace(layout, placed=jax.random.bernoulli(key))
+        # A reset draws up to ten starts: 0.935¹⁰ of them find none.
+        return replace(layout, placed=jax.random.bernoulli(key, 0.065))
 
     shaky = replace(env, scenario=replace(env.scenario, spawn=sometimes))
     result = evaluate(shaky, Homing(), episodes=30).to_json()
@@ -130,6 +131,23 @@ def test_starts_that_failed_are_left_out_and_counted():
     )
     with pytest.raises(ssmarl.InputError, match="none of 3 starts"):
         evaluate(never, Homing(), episodes=3)
+
+
+class Broken(Homing):
+    """Not a number from some agent, in every episode."""
+
+    def act(self, graph, memory):
+        action, memory = super().act(graph, memory)
+        return action.at[0, 0].set(jnp.nan), memory
+
+
+def test_what_is_not_finite_is_no_success_and_not_safe():
+    env = ssmarl.make("navigation", 3, episode_length=5)
+    with pytest.raises(ssmarl.InputError, match="actions were not finite in 4 of 4 episodes"):
+        evaluate(env, Broken(), episodes=4)
+    scenario = replace(env.scenario, reward=lambda now: now.distance * jnp.nan)
+    with pytest.raises(ssmarl.InputError, match=r"^rewards were not finite in 2 of 2 episodes"):
+        evaluate(replace(env, scenario=scenario), Homing(), episodes=2)
 
 
 def test_wilsons_interval_is_scipys():

@@ -291,3 +291,13 @@ def test_float32_steps_are_safe_too():
         assert (meets | ~B.any(axis=1)).all()
         assert 0.5 * x @ H @ x <= delta * 1.02
     assert differing <= 4
+
+
+def test_without_recovery_an_infeasible_problem_has_no_step():
+    infeasible = Problem(*map(jnp.asarray, (1.0, [0.5], [[1.0]], [10.0], 0.01)))
+    step = solve(infeasible, "none")
+    assert step.case == Case.RECOVERY
+    assert step.along_g == 0
+    assert (step.along_b == 0).all()
+    feasible = Problem(*map(jnp.asarray, (1.0, [0.5], [[1.0]], [-10.0], 0.01)))
+    assert solve(feasible, "none").along_g == solve(feasible, "softmax").along_g > 0

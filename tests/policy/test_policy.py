@@ -7,9 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save
 
 import ssmarl
-from ssmarl.core.serialization import load_tree, save_tree, write_atomically
+from ssmarl.core.config import to_json
+from ssmarl.core.files import write_atomically
+from ssmarl.core.serialization import load_tree, save_tree
 from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.nets.gnn import GraphEncoderConfig
@@ -80,6 +84,56 @@ def test_damaged_missing_and_foreign_files_are_refused(tmp_path):
     save_tree(path, {"x": jnp.zeros(3)}, {"format": 2, "policy": {}})
     with pytest.raises(ssmarl.InputError, match="missing"):
         ssmarl.load(path)
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    path = tmp_path / FILE
+    save_policy(path, policy(), {"any": "thing"})
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(8, len(whole), 150):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(ssmarl.InputError):
+            ssmarl.load(path)
+
+
+def test_weights_of_other_types_and_weights_that_are_not_finite_are_refused(tmp_path):
+    path, mine = tmp_path / FILE, policy()
+    about = {"format": 2, "policy": to_json(mine.metadata), "training": {}}
+    for change, complaint in (
+        (lambda leaf: leaf.astype(np.int32), "has type int32, float32 is needed"),
+        (lambda leaf: leaf * np.nan, "not finite"),
+    ):
+        save_tree(path, jax.tree.map(change, mine.joint), about)
+        with pytest.raises(ssmarl.InputError, match=complaint):
+            ssmarl.load(path)
+
+
+def test_files_of_earlier_versions_load_and_say_that_they_have_no_checksum(tmp_path, caplog):
+    path, mine = tmp_path / FILE, policy()
+    save_policy(path, mine, {})
+    assert ssmarl.load(path).metadata == mine.metadata
+    assert not caplog.records
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        entries = file.metadata()
+    del entries["sha256"]
+    path.write_bytes(save(arrays, metadata=entries))
+    assert ssmarl.load(path).metadata == mine.metadata
+    assert "without a checksum" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["scenario", "dynamics", "constraints"])
+def test_a_foreign_policy_runs_no_code(tmp_path, field):
+    mark, own = tmp_path / "mark", tmp_path / "own.py"
+    own.write_text(f"open({str(mark)!r}, 'w')\n")
+    value = (f"{own}:x=1",) if field == "constraints" else f"{own}:x"
+    save_policy(tmp_path / FILE, policy(**{field: value}), {})
+    with pytest.raises(ssmarl.InputError, match="names a file to run"):
+        ssmarl.load(tmp_path)
+    assert not mark.exists()
 
 
 def test_arrays_of_any_shape_and_kind_survive(tmp_path):

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.eval.evaluate import Result
 from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.gnn import GraphEncoderConfig
+from ssmarl.policy.policy import save_policy
+from ssmarl.train import evaluation
 from ssmarl.train import run as training
 from ssmarl.train.config import TrainConfig
 from ssmarl.train.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
@@ -72,9 +75,58 @@ def whole(tmp_path_factory):
     return training.train(CONFIG, folder, quiet=True)
 
 
+def test_averaged_weights_are_the_average_of_all_iterations(whole, tmp_path, monkeypatch):
+    newest = []
+
+    def capture(path, policy, training_data):
+        newest.append(jax.tree.leaves(policy.joint))
+        save_policy(path, policy, training_data)
+
+    monkeypatch.setattr(evaluation, "save_policy", capture)
+    every = replace(CONFIG, evaluate_every=1, keep="last")
+    training.train(every, tmp_path / "newest", quiet=True)
+    assert len(newest) == 6
+    expected = newest[0]
+    for weights in newest[1:]:
+        expected = [0.7 * old + 0.3 * new for old, new in zip(expected, weights, strict=True)]
+    config = replace(CONFIG, averaging=0.7, keep="last")
+    run = training.train(config, tmp_path / "averaged", quiet=True)
+    for mine, theirs in zip(jax.tree.leaves(run.policy.joint), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
+    noisy = [(row["reward"], row["kl"]) for row in rows(run.folder)]
+    assert noisy == [(row["reward"], row["kl"]) for row in rows(whole.folder)], "it only watches"
+
+
+def test_a_run_with_averaged_weights_resumes_bit_for_bit(tmp_path, monkeypatch):
+    config = replace(CONFIG, averaging=0.7, keep="last")
+    straight = training.train(config, tmp_path / "straight", quiet=True)
+    stopped = tmp_path / "stopped"
+    checkpoint = training._checkpoint
+
+    def stop(folder, progress):
+        checkpoint(folder, progress)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(training, "_checkpoint", stop)
+    with pytest.raises(KeyboardInterrupt):
+        training.train(config, stopped, quiet=True)
+    monkeypatch.setattr(training, "_checkpoint", checkpoint)
+    assert len(rows(stopped)) == 1
+    training.resume(stopped, quiet=True)
+    same_weights(straight.folder, stopped)
+
+
 def test_a_run_leaves_its_files(whole, capsys):
     names = {item.name for item in whole.folder.iterdir()}
-    assert names == {"config.json", "metrics.csv", "tb", "checkpoints", "policy.safetensors"}
+    assert names == {
+        ".lock",
+        "config.json",
+        "metrics.csv",
+        "tb",
+        "checkpoints",
+        "policy.safetensors",
+    }
     assert TrainConfig.from_json(json.loads((whole.folder / "config.json").read_text())) == CONFIG
     metrics = read_metrics(whole.folder)
     assert metrics["iteration"] == [1, 2, 3, 4, 5, 6]
@@ -314,7 +366,7 @@ def test_the_best_policy_is_within_the_limits_first():
         assert better(worse, good).iteration == good.iteration
         assert better(good, worse).iteration == good.iteration
     # A policy within one limit's interval of the least violation and with more reward is kept; so
-    # is one that is told from it and does not violate.
+    # clearly differs from it and does not violate.
     idle = score([result(1.0, 1.5, 0.0)], limits, 5)
     able = score([result(50.0, 1.55, 0.0)], limits, 6)
     costly = score([result(99.0, 1.65, 0.0)], limits, 7)
@@ -322,3 +374,40 @@ def test_the_best_policy_is_within_the_limits_first():
     for now, iteration in ((idle, 5), (able, 6), (costly, 6), (inside, 1), (able, 1)):
         kept = better(kept, now)
         assert kept.iteration == iteration
+
+
+def test_one_process_at_a_time_trains_a_run(whole, tmp_path):
+    """Another process holds the lock; once it is gone, however it ended, the run can go on."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole.folder, folder)
+    code = (
+        "import sys, time; from pathlib import Path; from ssmarl.train.files import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)"
+    )
+    before = rows(folder)
+    with subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(ssmarl.InputError, match=f"process {holder.pid} is training it"):
+            training.resume(folder, quiet=True)
+        holder.kill()
+    training.resume(folder, quiet=True)
+    assert rows(folder) == before
+
+
+def test_a_foreign_run_directory_runs_no_code(whole, tmp_path):
+    folder, mark = tmp_path / "run", tmp_path / "mark"
+    shutil.copytree(whole.folder, folder)
+    own = tmp_path / "own.py"
+    own.write_text(f"open({str(mark)!r}, 'w')\n")
+    config = json.loads((folder / "config.json").read_text())
+    for change in (
+        {"scenario": f"{own}:x"},
+        {"algo": f"{own}:x"},
+        {"dynamics": f"{own}:x"},
+        {"constraints": [f"{own}:x=1"]},
+    ):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ssmarl.InputError, match="names a file to run"):
+            training.resume(folder, quiet=True)
+        assert not mark.exists()

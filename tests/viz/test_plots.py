@@ -11,6 +11,7 @@ import ssmarl
 from ssmarl.train.config import TrainConfig
 from ssmarl.viz import curves
 from ssmarl.viz.curves import grouped, save_curves
+from ssmarl.viz.figure import mean_curve
 from ssmarl.viz.report import write_report
 from ssmarl.viz.scalability import read_results, save_scalability
 
@@ -66,10 +67,36 @@ def test_seeds_become_one_line_and_other_runs_their_own(tmp_path):
     other = make_run(tmp_path / "tight", constraints=("collision=0.3",))
     seeds, alone = grouped([*runs, other])
     assert (seeds.label, alone.label) == ("ssmarl, 3 seeds", "tight")
-    assert [len(run["steps"]) for run in seeds.runs] == [20, 20, 20]
+    assert [len(run["steps"]) for run in seeds.runs] == [20, 21, 22]
     save_curves([*runs, other], tmp_path / "curves.svg")
     save_curves([*runs, other], tmp_path / "again.svg")
     assert (tmp_path / "curves.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+class Lines:
+    """An axis that keeps what is drawn on it."""
+
+    def __init__(self):
+        self.lines, self.bands = [], []
+
+    def plot(self, x, y, *_, **__):
+        self.lines.append((np.asarray(x), np.asarray(y)))
+
+    def fill_between(self, x, low, high, **_):
+        self.bands.append((np.asarray(x), low, high))
+
+
+def test_a_stopped_seed_ends_and_the_others_go_on():
+    axis, steps = Lines(), np.arange(1.0, 6.0)
+    runs = [(steps, 1 * steps), (steps, 3 * steps), (steps[:2], 8 * steps[:2])]
+    mean_curve(axis, runs, label="", colour="", style="")
+    ((x, y),), ((_, low, high),) = axis.lines, axis.bands
+    np.testing.assert_array_equal(x, steps)
+    np.testing.assert_allclose(y, [4, 8, 6, 8, 10])
+    # Half widths by tables of Student's t: 4.303 with 2 degrees of freedom, 12.706 with 1.
+    std = [np.std([1, 3, 8], ddof=1), np.std([3, 9], ddof=1)]
+    np.testing.assert_allclose(high[0] - 4, 4.3027 * std[0] / 3**0.5, rtol=1e-4)
+    np.testing.assert_allclose(6 - low[2], 12.7062 * std[1] / 2**0.5, rtol=1e-4)
 
 
 def result(agents, reward=800.0):
@@ -89,7 +116,7 @@ def test_scalability_needs_files_of_evaluations(tmp_path):
         file.write_text(content)
         with pytest.raises(ssmarl.InputError, match=complaint):
             read_results(file)
-    with pytest.raises(ssmarl.InputError, match="No such file"):
+    with pytest.raises(ssmarl.InputError, match="no such file"):
         read_results(tmp_path / "nothing.json")
 
 

@@ -179,7 +179,12 @@ class Viewer:
 def _same_origin(socket: WebSocket) -> bool:
     """Pages of other origins may not control; programs, which send no origin, may."""
     origin = socket.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == socket.headers.get("host")
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc == socket.headers.get("host")
+    except ValueError:  # not an address at all
+        return False
 
 
 def _file(name: str, kind: str) -> Callable:

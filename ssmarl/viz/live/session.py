@@ -6,7 +6,6 @@ It does no networking: requests come in and frames go out as plain data.
 import dataclasses
 import math
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,7 @@ SPARE = 24
 """Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
 MAX_AGENTS = 1000
 MAX_STAGES = 16
-"""Environments that are kept compiled."""
+"""Environments that are kept compiled; one more, and all are given up."""
 MAX_DISTANCE = 1.5
 """Largest coordinate of a moved obstacle or goal, in sides of the world."""
 
@@ -60,22 +59,27 @@ class Stage:
 
 
 class Stages:
-    """The environments of a policy, compiled once for all viewers."""
+    """The environments of a policy, compiled once for all viewers.
+
+    JAX keeps what it has compiled, about 20 MB for every size of the team. So when there are too
+    many, everything compiled is given up; what is still in use compiles again at its next step.
+    """
 
     def __init__(self, policy: Policy | Classical):
         self.policy = policy
         self._lock = threading.Lock()
-        self._made: OrderedDict[tuple[str, int | None, str | None], Stage] = OrderedDict()
+        self._made: dict[tuple[str, int | None, str | None], Stage] = {}
 
     def get(self, scenario: str, agents: int | None, filter: str | None) -> Stage:
         """The environment of that scenario and size, with the policy behind that filter."""
         with self._lock:
             key = (scenario, agents, filter)
             if key not in self._made:
-                self._made[key] = _stage(with_filter(self.policy, filter), scenario, agents)
-                if len(self._made) > MAX_STAGES:
-                    self._made.popitem(last=False)
-            self._made.move_to_end(key)
+                made = _stage(with_filter(self.policy, filter), scenario, agents)
+                if len(self._made) >= MAX_STAGES:
+                    self._made.clear()
+                    jax.clear_caches()
+                self._made[key] = made
             return self._made[key]
 
 
@@ -115,6 +119,8 @@ class Session:
         _check_seed(seed)
         env = self.stage.env
         state = self.stage.reset(jax.random.key(seed))
+        if not bool(state.placed):
+            raise InputError(f"seed {seed}: no start free of overlaps, choose another")
         self.seed = seed
         self.obstacles = env.params.num_obstacles
         self.state = _with_spare(env, state)

@@ -1,0 +1,51 @@
+"""Files as users hand them in and as results are written: bounded, whole, and valid JSON."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ssmarl.core.errors import InputError, reason
+
+MAX_JSON_BYTES = 64 << 20
+"""Largest JSON file that is read."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file: whenever the machine stops, the file holds the old or the new content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data atomically; NaN and infinity, which JSON does not know, are an error."""
+    write_atomically(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The plain data of a JSON file."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES:
+            raise InputError(f"{path}: {size >> 20} MB, at most {MAX_JSON_BYTES >> 20} are read")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not JSON (not UTF-8)") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r}: {reason(error)}") from None
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """The plain data of JSON text; `where` names it in the message."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InputError(f"{where}: not JSON (nested too deeply)") from None
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({str(error)[:80]})") from None
