@@ -14,7 +14,7 @@ import optax
 from ssmarl import Algorithm, AlgorithmConfig, Preset
 from ssmarl.algos.metrics import episode_metrics
 from ssmarl.diffsim.checks import check_analytic
-from ssmarl.diffsim.rollout import AnalyticConfig, differentiable_rollout
+from ssmarl.diffsim.rollout import AnalyticConfig, EpisodeStart, differentiable_rollout
 from ssmarl.nets.actor import ActorConfig, RecurrentActorConfig
 from ssmarl.nets.joint_policy import JointPolicy
 
@@ -52,11 +52,12 @@ def init(env, config, rng):
 def iteration(env, config, state, progress, keys, key, collectives):
     """One step of Adam."""
     weight = 1 / (len(keys) * env.params.episode_length * env.params.num_agents)
+    starts = jax.vmap(lambda key: EpisodeStart.draw(env, key, config.analytic))(keys)
 
     def loss(policy):
         episodes = jax.vmap(
-            lambda key: differentiable_rollout(env, policy, key, config.analytic, weight)
-        )(keys)
+            lambda start: differentiable_rollout(env, policy, start, config.analytic, weight)
+        )(starts)
         gain = episodes.reward.mean() - config.price * episodes.cost.mean(axis=(0, 1, 2)).sum()
         return -gain, episodes.result
 

@@ -22,6 +22,7 @@ from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
 from ssmarl.core.errors import InputError, RunError, reason
+from ssmarl.core.memory import restart_with_large_pages
 
 WRONG_VALUES = {
     r"invalid literal for int\(\) with base 10: '(?P<value>[^']*)'": "a whole number",
@@ -29,6 +30,9 @@ WRONG_VALUES = {
     r"Could not find valid parse for arguments: \['(?P<value>[^']*)'\]": "of another kind (--help)",
 }
 """The parser's words for a value of the wrong type, and what is expected instead."""
+
+HEAVY = (["train"], ["bench"])
+"""Commands that gain from large memory pages."""
 
 
 @runtime_checkable
@@ -46,6 +50,8 @@ def main(args: Sequence[str] | None = None) -> int:
     Invalid input ends with one line and status 2, work that cannot be finished with one line and
     status 1, an interruption with status 130.
     """
+    if args is None and sys.argv[1:2] in HEAVY:
+        restart_with_large_pages()
     args = list(sys.argv[1:] if args is None else args)
     if args == ["--version"]:
         print(f"ssmarl {__version__}")

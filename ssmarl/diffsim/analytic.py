@@ -8,7 +8,12 @@ from jaxtyping import Array, Float
 
 from ssmarl.core.devices import Collectives
 from ssmarl.core.types import Count, Key
-from ssmarl.diffsim.rollout import AnalyticConfig, DifferentiableEpisode, differentiable_rollout
+from ssmarl.diffsim.rollout import (
+    AnalyticConfig,
+    DifferentiableEpisode,
+    EpisodeStart,
+    differentiable_rollout,
+)
 from ssmarl.env.env import Env
 from ssmarl.nets.actor import Actor
 from ssmarl.nets.joint_policy import JointPolicy
@@ -61,12 +66,14 @@ class AnalyticEstimator:
         weight = parts / (len(self.keys) * params.episode_length * params.num_agents)
         largest = subproblem.cost_weights.max(axis=(0, 1), initial=0.0)
         row_scale = 1 / (params.num_agents * largest)
+        # Drawn here, outside the objective, which the line search evaluates many times.
+        starts = jax.vmap(lambda key: EpisodeStart.draw(self.env, key, self.config))(self.keys)
 
         def objective(actor: Actor) -> tuple[Float[Array, "P R1"], DifferentiableEpisode]:
             joint = policy.with_actor(agent, actor)
             episodes = jax.vmap(
-                lambda key: differentiable_rollout(self.env, joint, key, self.config, weight)
-            )(self.keys)
+                lambda start: differentiable_rollout(self.env, joint, start, self.config, weight)
+            )(starts)
             reward = episodes.reward.mean(axis=(1, 2))[:, None]
             costs = row_scale * subproblem.rows(episodes.cost.mean(axis=1))
             return mean_of_parts(jnp.concatenate([reward, costs], axis=1), parts), episodes

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from ssmarl.core.config import FRACTION, POSITIVE, check_ranges
 from ssmarl.core.types import Key, Tree
-from ssmarl.diffsim.geodesic import GeodesicConfig, solve_geodesic
+from ssmarl.diffsim.geodesic import Geodesic, GeodesicConfig, solve_geodesic
 from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env, StepResult
 from ssmarl.env.geometry import direction
@@ -85,22 +85,39 @@ class DifferentiableEpisode(eqx.Module):
     """Surrogate costs of each step."""
 
 
+class EpisodeStart(eqx.Module):
+    """What an episode begins with, whatever the policy: computed once, played many times."""
+
+    state: EnvState
+    geodesic: Geodesic | None
+    """Free paths to the targets, where distances follow them."""
+    noise_key: Key
+
+    @staticmethod
+    def draw(env: Env, key: Key, config: AnalyticConfig) -> "EpisodeStart":
+        """A random start; equal keys give equal starts and equal noise."""
+        start_key, noise_key = jax.random.split(key)
+        state = env.reset(start_key)
+        geodesic = None
+        if config.geodesic:
+            geodesic = solve_geodesic(env.params, state, config.geodesic_grid)
+        return EpisodeStart(state, geodesic, noise_key)
+
+
 def differentiable_rollout(
-    env: Env, policy: JointPolicy, key: Key, config: AnalyticConfig, weight: float
+    env: Env, policy: JointPolicy, start: EpisodeStart, config: AnalyticConfig, weight: float
 ) -> DifferentiableEpisode:
     """One whole episode with reparameterised action noise.
 
     Args:
         env: the environment.
         policy: the joint policy; rewards and costs are differentiable in its parameters.
-        key: of the start and the noise; equal keys give equal noise.
+        start: of the episode.
         config: how gradients flow.
         weight: of one agent's step in the objective; scales the bound on gradients.
     """
-    start_key, noise_key = jax.random.split(key)
     bound = partial(bound_gradient, config.gradient_decay, config.gradient_clip * weight)
-    start = env.reset(start_key)
-    geodesic = solve_geodesic(env.params, start, config.geodesic_grid) if config.geodesic else None
+    geodesic = start.geodesic
 
     def shaped(now: Transition, mean_velocity: Float[Array, "A 2"]) -> Transition:
         path = now.distance
@@ -130,10 +147,11 @@ def differentiable_rollout(
         mean_velocity = update_mean_velocity(mean_velocity, velocity, config.urgency_window)
         return (new_state, new_recurrent, mean_velocity), row
 
-    keys = jax.random.split(noise_key, env.params.episode_length)
-    mean_velocity = direction(start.target - start.position)  # no agent is stuck at the start
+    keys = jax.random.split(start.noise_key, env.params.episode_length)
+    begin = start.state
+    mean_velocity = direction(begin.target - begin.position)  # no agent is stuck at the start
     recurrent = policy.initial_state(env.params.num_agents)
-    _, episode = jax.lax.scan(step, (start, recurrent, mean_velocity), keys)
+    _, episode = jax.lax.scan(step, (begin, recurrent, mean_velocity), keys)
     return episode
 
 

@@ -1,6 +1,7 @@
 """Launchers: run jobs to their end, each in a process of its own, several at a time."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.memory import with_large_pages
 from ssmarl.core.types import Json
 
 MAX_TRIES = 3
@@ -83,6 +85,7 @@ def _start(job: Job, log_folder: Path) -> subprocess.Popen:
             [sys.executable, "-m", "ssmarl.experiments.job", str(description)],
             stdout=log,
             stderr=subprocess.STDOUT,
+            env=with_large_pages(os.environ),
         )
 
 

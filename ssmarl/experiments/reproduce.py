@@ -50,7 +50,7 @@ def reproduce(
     trainings = {t.key: _training_job(t, work, load) for t in plan.trainings()}
     evaluations = [_policy_job(item, trainings, work, load) for item in plan.evaluations]
     drawings = [_policy_job(item, trainings, work, load) for item in plan.drawings]
-    launcher([*trainings.values(), *{job.name: job for job in (*evaluations, *drawings)}.values()])
+    launcher(_in_order([*evaluations, *drawings]))
     head: Json = {
         "experiment": experiment.name,
         "budget": budget,
@@ -133,6 +133,17 @@ def _policy_job(
         "load": list(load),
     }
     return Job(name, data, [] if after is None else [after])
+
+
+def _in_order(jobs: list[Job]) -> list[Job]:
+    """Each job once, right after what it depends on.
+
+    Whenever a run is stopped, what was trained is evaluated.
+    """
+    found: dict[str, Job] = {}
+    for job in jobs:
+        found |= {one.name: one for one in (*job.after, job)}
+    return list(found.values())
 
 
 def _drawn(item: Drawing, job: Job, out: Path) -> Json:

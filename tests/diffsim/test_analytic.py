@@ -17,6 +17,7 @@ from ssmarl.algos.ssmarl_config import LIKELIHOOD_RATIO, SsmarlConfig
 from ssmarl.diffsim.checks import check_analytic
 from ssmarl.diffsim.rollout import (
     AnalyticConfig,
+    EpisodeStart,
     bound_gradient,
     differentiable_rollout,
     straight_through_step,
@@ -158,7 +159,13 @@ def test_the_distance_counts_more_for_an_agent_that_is_stuck():
 
     def rewards(urgency):
         config = AnalyticConfig(urgency=urgency, urgency_window=15)
-        run = jax.jit(lambda: differentiable_rollout(env, policy, KEY, config, 1.0).reward)
+        run = jax.jit(
+            lambda: (
+                differentiable_rollout(
+                    env, policy, EpisodeStart.draw(env, KEY, config), config, 1.0
+                ).reward
+            )
+        )
         return np.asarray(run())[:, 0]
 
     ratio = rewards(2.0) / rewards(0.0)
@@ -221,7 +228,9 @@ def test_an_action_is_credited_with_what_it_lets_the_policy_do_later():
     config = AnalyticConfig(gradient_decay=1.0, gradient_clip=1e9)
 
     def ours(policy):
-        return differentiable_rollout(env, policy, KEY, config, 1.0).reward.sum()
+        return differentiable_rollout(
+            env, policy, EpisodeStart.draw(env, KEY, config), config, 1.0
+        ).reward.sum()
 
     def plain(policy):
         start_key, noise_key = jax.random.split(KEY)
@@ -322,12 +331,13 @@ def test_a_few_steps_along_the_gradient_learn_to_move():
     env = ssmarl.make("navigation", 2, num_obstacles=1, episode_length=25)
     policy = JointPolicy.create(np.random.default_rng(0), RecurrentActorConfig())
     optimizer = optax.adam(3e-3)
-    keys = jax.random.split(KEY, 8)
+    config = AnalyticConfig()
+    starts = jax.vmap(lambda key: EpisodeStart.draw(env, key, config))(jax.random.split(KEY, 8))
 
     def loss(policy):
         episodes = jax.vmap(
-            lambda key: differentiable_rollout(env, policy, key, AnalyticConfig(), 1 / 400)
-        )(keys)
+            lambda start: differentiable_rollout(env, policy, start, config, 1 / 400)
+        )(starts)
         return -episodes.reward.mean() + 0.1 * episodes.cost.mean(), episodes.result.reward.mean()
 
     @jax.jit
