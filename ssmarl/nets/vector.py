@@ -1,4 +1,4 @@
-"""Encoder of fixed-size observations with global information: an MLP with layer normalisation."""
+"""Encoder of fixed-size observations with global information: an MLP."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ class VectorEncoderConfig(EncoderConfig, tag="vector"):
     """Of each layer."""
     depth: int = 2
     """Number of layers."""
+    layer_norm: bool = True
+    """Normalise every layer's output, as on-policy's MAPPO does. The size of a vector is lost then:
+    how far the goal is shows only beside the other inputs."""
     centralised: bool = False
     """Read all agents' observations beside one's own: for centralised critics."""
     inputs: int = 0
@@ -64,7 +67,7 @@ class VectorEncoder(eqx.Module):
         size = config.inputs * (1 + config.num_agents * int(config.centralised))
         sizes = (size, *[config.width] * config.depth)
         self.layers = tuple(Linear(rng, wide, out, RELU_GAIN) for wide, out in pairwise(sizes))
-        self.norms = tuple(LayerNorm(config.width) for _ in self.layers)
+        self.norms = tuple(LayerNorm(config.width) for _ in self.layers if config.layer_norm)
         self.config = config
 
     def observe(self, env: Env, state: EnvState) -> Float[Array, "A D"]:
@@ -85,6 +88,7 @@ class VectorEncoder(eqx.Module):
         if self.config.centralised:
             everyone = jnp.broadcast_to(x.reshape(-1), (x.shape[0], x.size))
             x = jnp.concatenate([x, everyone], axis=-1)
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = norm(jax.nn.relu(layer(x)))
+        for depth, layer in enumerate(self.layers):
+            x = jax.nn.relu(layer(x))
+            x = self.norms[depth](x) if self.norms else x
         return x
