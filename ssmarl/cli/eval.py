@@ -9,9 +9,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from ssmarl.cli.launchers import Launcher
 from ssmarl.cli.options import check_writable, load_files, parse_action_limit
 from ssmarl.core.devices import use_all_cores
 from ssmarl.core.errors import InputError
+from ssmarl.core.types import Json
 from ssmarl.env.constraint import Constraint
 from ssmarl.env.costs import as_constraints
 from ssmarl.env.params import ActionBound
@@ -58,6 +60,15 @@ class Eval:
     """What the limit bounds: every component (box), or the norm (disc). None: as trained."""
     load: tuple[str, ...] = ()
     """Python files of your own that the policy depends on."""
+    shards: Path | None = None
+    """Directory: run many episodes in shards, each a file there. Stopped, the same command resumes;
+    finished shards are not run again."""
+    shard_episodes: int = 100_000
+    """Episodes of one shard."""
+    launcher: Launcher = "processes"
+    """Where shards run: in processes on this machine, or on a Ray cluster (extra `ray`)."""
+    address: str | None = None
+    """Of the Ray cluster, as 10.0.0.1:6379 or auto. None: this machine alone."""
     json: Path | None = None
     """File for all metrics with their intervals: a list with one object per policy and size."""
 
@@ -73,25 +84,31 @@ class Eval:
         policies = {name: controller(name, filter=self.filter) for name in self.policy}
         check_writable(self.json)
         results: list[Result] = []
-        shown: list[str] = []
         console = Console()
         for agents in self.num_agents or (None,):
             for name, policy in policies.items():
+                settings = {
+                    "scenario": self.scenario,
+                    "num_agents": agents,
+                    "num_obstacles": self.num_obstacles,
+                    "episode_length": self.episode_length,
+                    "constraints": self.constraint or None,
+                    "action_limit": parse_action_limit(self.action_limit),
+                    "action_bound": self.action_bound,
+                }
+                if self.shards is not None:
+                    results.append(self._in_shards(name, settings, self.shards.absolute()))
+                    continue
                 with console.status(f"{name}: {agents or policy.metadata.num_agents} agents"):
                     result = evaluate_policy(
-                        policy,
-                        scenario=self.scenario,
-                        num_agents=agents,
-                        num_obstacles=self.num_obstacles,
-                        episodes=self.episodes,
-                        episode_length=self.episode_length,
-                        seed=self.seed,
-                        constraints=self.constraint or None,
-                        action_limit=parse_action_limit(self.action_limit),
-                        action_bound=self.action_bound,
+                        policy, episodes=self.episodes, seed=self.seed, **settings
                     )
                 results.append(result)
-                shown.append(name if self.filter is None else f"{name} + {self.filter}")
+        shown = [
+            name if self.filter is None else f"{name} + {self.filter}"
+            for _ in self.num_agents or (None,)
+            for name in policies
+        ]
         texts = [self.constraint or policy.metadata.constraints for policy in policies.values()]
         constraints = [item for text in texts for item in as_constraints(text)]
         console.print(_table(results, shown, constraints))
@@ -100,6 +117,23 @@ class Eval:
             rows = [result.to_json() | {"policy": name} for result, name in pairs]
             self.json.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n")
             print(f"metrics: {self.json}")
+
+    def _in_shards(self, policy: str, settings: Json, folder: Path) -> Result:
+        """An evaluation whose episodes are run as jobs."""
+        from ssmarl.cli.launchers import launcher
+        from ssmarl.experiments.shards import evaluate_in_shards
+
+        return evaluate_in_shards(
+            policy,
+            settings,
+            launcher(self.launcher, self.address, log_folder=folder / "jobs"),
+            filter=self.filter,
+            episodes=self.episodes,
+            seed=self.seed,
+            shard_episodes=self.shard_episodes,
+            folder=folder,
+            load=self.load,
+        )
 
 
 def _table(results: list[Result], policies: list[str], constraints: list[Constraint]) -> Table:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from ssmarl.cli.launchers import Launcher, launcher
 from ssmarl.cli.options import load_files
 from ssmarl.core.compiler import use_quick_compilation
 from ssmarl.core.errors import InputError
@@ -23,7 +24,12 @@ class Reproduce:
     """Steps and seeds: smoke (does everything run?), quick (hours on two cores), full (the paper's
     10 million steps, 5 seeds)."""
     jobs: int = 1
-    """Trainings and evaluations at a time. Each uses all cores."""
+    """Trainings and evaluations at a time on this machine. Each uses all cores."""
+    launcher: Launcher = "processes"
+    """Where jobs run: in processes on this machine, or on a Ray cluster, one per node at a time
+    (extra `ray`)."""
+    address: str | None = None
+    """Of the Ray cluster, as 10.0.0.1:6379 or auto. None: this machine alone."""
     work: Path = Path("runs/reproduce")
     """Directory of all trainings and evaluations; equal ones are shared by experiments."""
     out: Path | None = None
@@ -34,12 +40,9 @@ class Reproduce:
     def run(self) -> None:
         """Run what is missing, and write the page."""
         from ssmarl.experiments import EXPERIMENTS
-        from ssmarl.experiments.launch import Job, in_processes
         from ssmarl.experiments.reproduce import PAGE, reproduce
 
         load_files(self.load)
-        if self.jobs < 1:
-            raise InputError(f"jobs is {self.jobs}: it must be at least 1")
         own = self.experiment.rpartition(":")[0]
         load = (*self.load, own) if own else self.load
         names = list(EXPERIMENTS) if self.experiment == "all" else [self.experiment]
@@ -49,11 +52,11 @@ class Reproduce:
             use_quick_compilation()
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(self.work.absolute() / "jax-cache"))
 
-        def launch(jobs: list[Job]) -> None:
-            in_processes(jobs, parallel=self.jobs, log_folder=self.work / "jobs")
+        work = self.work.absolute()
+        launch = launcher(self.launcher, self.address, log_folder=work / "jobs", parallel=self.jobs)
 
         for name in names:
             experiment = EXPERIMENTS.find(name)
             out = self.out or self.work / "results" / experiment.name / self.budget
-            reproduce(experiment, self.budget, launch, work=self.work, out=out, load=load)
+            reproduce(experiment, self.budget, launch, work=work, out=out, load=load)
             print(f"page: {out / PAGE}")

@@ -15,10 +15,14 @@ from ssmarl.cli.options import chosen_constraints, load_files
 from ssmarl.cli.report import report
 from ssmarl.core.devices import use_all_cores
 from ssmarl.core.errors import InputError
+from ssmarl.core.hosts import Hosts, is_leader
 from ssmarl.train.config import TrainConfig, from_preset, run_directory, with_settings
 from ssmarl.train.recipes import find_recipe
 
-WITH_RESUME = {"--resume", "--load", "--wandb", "--no-wandb", "--report", "--no-report", "--help"}
+WITH_RESUME = {
+    *("--resume", "--load", "--wandb", "--no-wandb", "--report", "--no-report", "--help"),
+    *("--hosts", "--num-hosts", "--host-index"),
+}
 """Options that can be given with `--resume`."""
 
 
@@ -45,6 +49,14 @@ class Train:
     """Python files of your own to load, for names that --resume or --init depend on."""
     resume: str | None = None
     """Run directory: resume exactly where it stopped. All other options are the run's own."""
+    hosts: str | None = None
+    """Train on several hosts: ADDRESS:PORT of host 0, the same command on every host; or auto, as
+    a cluster's own variables say (Slurm, Open MPI). The run directory must be on a file system that
+    all share."""
+    num_hosts: int = 1
+    """Number of hosts."""
+    host_index: int = 0
+    """Which of them this is, from 0."""
     out: str | None = None
     """Run directory. None: runs/<scenario>-n<N>/<algo>/seed<k>-<time>."""
     wandb: bool = False
@@ -55,6 +67,9 @@ class Train:
     def run(self) -> None:
         """Train, and print where the policy is."""
         use_all_cores()
+        if self.hosts is not None:
+            self._check_hosts()
+            Hosts(self.hosts, self.num_hosts, self.host_index).connect()
         from ssmarl.train.files import is_run
         from ssmarl.train.run import Run, Stopped, adapted, resume, train
 
@@ -72,10 +87,14 @@ class Train:
         except Stopped as stop:
             print(f"{stop}\nResume with: {self._again(stop.folder)}", file=sys.stderr)
             raise SystemExit(130) from None
-        for run in runs:
+        for run in runs if is_leader() else ():
             print(f"policy of iteration {run.best.iteration}: {run.folder / 'policy.safetensors'}")
             if self.report:
                 print(f"report: {report(run.folder)}")
+
+    def _check_hosts(self) -> None:
+        if self.resume is None and self.out is None:
+            raise InputError("--hosts: name the run directory with --out, the same on all hosts")
 
     def _again(self, folder: Path) -> str:
         """The command that goes on where this one was stopped."""

@@ -1,13 +1,17 @@
 """Sharding environments over devices: GPUs, hosts, or the cores of an ordinary computer."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, PartitionSpec
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
 
+from ssmarl.core.errors import InputError
 from ssmarl.core.types import Tree
 
 AXIS = "env"
@@ -28,12 +32,22 @@ def use_all_cores() -> None:
         )
 
 
-def device_mesh(num_envs: int) -> Mesh:
-    """A one-dimensional mesh with the largest number of devices that divides `num_envs`."""
-    count = max(n for n in range(1, jax.device_count() + 1) if num_envs % n == 0)
-    return jax.make_mesh(
-        (count,), (AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:count]
-    )
+def device_mesh(num_envs: int, devices: Sequence[Any] | None = None) -> Mesh:
+    """A one-dimensional mesh with the largest number of devices that divides `num_envs`.
+
+    Args:
+        num_envs: environments to divide.
+        devices: to choose from; None: those of all hosts.
+    """
+    devices = jax.devices() if devices is None else devices
+    count = max(n for n in range(1, len(devices) + 1) if num_envs % n == 0)
+    mesh = jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:count])
+    if count < len(devices) and {d.process_index for d in devices[count:]} - {jax.process_index()}:
+        raise InputError(
+            f"{num_envs} environments on {len(devices)} devices of {jax.process_count()} hosts: "
+            "their number must be a multiple of the devices'"
+        )
+    return mesh
 
 
 def per_device(function: Callable, mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable:
@@ -50,6 +64,21 @@ def per_device(function: Callable, mesh: Mesh, in_specs: Any, out_specs: Any) ->
 
 REPLICATED = PartitionSpec()
 """The same value on every device."""
+
+
+def replicate(tree: Tree, mesh: Mesh) -> Tree:
+    """A pytree on every device of a mesh; where that spans hosts, all have the same values."""
+    sharding = NamedSharding(mesh, REPLICATED)
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def place(leaf: Any) -> Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(place(jax.random.key_data(leaf)))
+        host = np.asarray(leaf)
+        return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+    return jax.tree.map(place, tree)
 
 
 def sharded(axis: int = 0) -> PartitionSpec:

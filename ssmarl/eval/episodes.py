@@ -156,7 +156,7 @@ def _add(
 @lru_cache(maxsize=16)
 def _compiled(env: Env, together: int) -> Callable:
     """Sharded over devices; cached, so that evaluating the same environment compiles once."""
-    mesh = device_mesh(together)
+    mesh = device_mesh(together, jax.local_devices())
 
     def run(controller: TeamController, keys: Array) -> Episode:
         arrays, rest = eqx.partition(controller, eqx.is_array)
@@ -169,17 +169,37 @@ def _compiled(env: Env, together: int) -> Callable:
     return eqx.filter_jit(run)
 
 
+def batch_size(env: Env, count: int) -> int:
+    """Episodes that are simulated at once, over all devices of this host."""
+    devices = min(count, jax.local_device_count())
+    each = max(1, MAX_AGENTS // env.params.num_agents // devices)
+    return devices * min(-(-count // devices), each)
+
+
 def run_episodes(
-    env: Env, controller: TeamController, key: Key, count: int, agents_at_once: int = MAX_AGENTS
+    env: Env,
+    controller: TeamController,
+    key: Key,
+    count: int,
+    *,
+    first: int = 0,
+    batch: int | None = None,
 ) -> Episode:
-    """`count` episodes with a leading axis, in batches of at most `agents_at_once` agents."""
-    devices = min(count, jax.device_count())
-    together = min(-(-count // devices), max(1, agents_at_once // env.params.num_agents // devices))
-    together *= devices
-    run = _compiled(env, together)
-    keys = jax.random.split(key, count)
+    """Episodes of a key's sequence, with a leading axis.
+
+    Args:
+        env: the environment.
+        controller: of the team.
+        key: of the sequence of starts. The first episodes of a longer sequence are the same.
+        count: of episodes.
+        first: number of the first of them in the sequence.
+        batch: episodes simulated at once; None: as many as memory comfortably holds.
+    """
+    batch = batch_size(env, count) if batch is None else batch
+    run = _compiled(env, batch)
+    keys = jax.random.split(key, first + count)[first:]
     # The last batch is filled up by repeating a key, so that one compilation serves all.
-    filled = jnp.concatenate([keys, jnp.repeat(keys[:1], -count % together, axis=0)])
-    parts = [run(controller, filled[i : i + together]) for i in range(0, len(filled), together)]
+    filled = jnp.concatenate([keys, jnp.repeat(keys[:1], -count % batch, axis=0)])
+    parts = [run(controller, filled[i : i + batch]) for i in range(0, len(filled), batch)]
     whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
     return jax.tree.map(lambda leaf: leaf[:count], whole)

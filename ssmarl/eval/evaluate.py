@@ -10,7 +10,7 @@ import numpy as np
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 from ssmarl.env.env import Env
-from ssmarl.eval.episodes import CHECKED, TeamController, run_episodes
+from ssmarl.eval.episodes import CHECKED, Episode, TeamController, run_episodes
 from ssmarl.eval.intervals import mean_interval, rate_interval
 
 MAX_EPISODES = 1_000_000
@@ -54,7 +54,20 @@ def evaluate(env: Env, controller: TeamController, *, episodes: int = 100, seed:
         raise InputError(f"episodes is {episodes}: it must be from 1 to {MAX_EPISODES}")
     began = time.perf_counter()
     runs = jax.device_get(run_episodes(env, controller, jax.random.key(seed), episodes))
+    return summarize(env, runs, seed, time.perf_counter() - began)
+
+
+def summarize(env: Env, runs: Episode, seed: int, seconds: float) -> Result:
+    """The figures of episodes.
+
+    Args:
+        env: in which they were run.
+        runs: their metrics, with a leading axis, on the host.
+        seed: of their starts.
+        seconds: that they took.
+    """
     kept = np.asarray(runs.placed)
+    episodes = len(kept)
     count, agents = int(kept.sum()), env.params.num_agents
     if count == 0:
         raise InputError(f"none of {episodes} starts was free of overlaps: use fewer obstacles")
@@ -92,7 +105,7 @@ def evaluate(env: Env, controller: TeamController, *, episodes: int = 100, seed:
             for c, item in enumerate(env.constraints)
         },
         "spawn_failures": episodes - count,
-        "seconds": time.perf_counter() - began,
+        "seconds": seconds,
     }
     ci95 = {
         name: rate_interval(int(values.sum()), count) if name in RATES else mean_interval(values)

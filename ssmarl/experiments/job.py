@@ -12,6 +12,7 @@ from typing import Any
 
 from ssmarl.core.devices import use_all_cores
 from ssmarl.core.files import write_json
+from ssmarl.core.processes import die_with_parent
 from ssmarl.core.registry import load_file
 from ssmarl.core.types import Json
 
@@ -86,9 +87,16 @@ def _draw(job: Json) -> Json:
     }
 
 
-KINDS = {"train": _train, "evaluate": _evaluate, "draw": _draw}
+def _shard(job: Json) -> Json:
+    from ssmarl.experiments.shards import run_shard
+
+    return run_shard(job)
+
+
+KINDS = {"train": _train, "evaluate": _evaluate, "draw": _draw, "shard": _shard}
 
 
 if __name__ == "__main__":
+    die_with_parent()
     use_all_cores()
     run_job(json.loads(Path(sys.argv[1]).read_text()))

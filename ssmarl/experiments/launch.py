@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ssmarl.core.errors import InputError
+from ssmarl.core.errors import RunError
 from ssmarl.core.memory import with_large_pages
 from ssmarl.core.types import Json
 
@@ -78,9 +78,14 @@ def in_processes(jobs: list[Job], *, parallel: int = 1, log_folder: Path) -> Non
 
 def _start(job: Job, log_folder: Path) -> subprocess.Popen:
     job.tries += 1
-    description = log_folder / f"{job.name}.json"
-    description.write_text(json.dumps(job.data, indent=1))
-    with (log_folder / f"{job.name}.log").open("ab") as log:
+    return start_job(job.name, job.data, log_folder)
+
+
+def start_job(name: str, data: Json, log_folder: Path) -> subprocess.Popen:
+    """A process that does a job; its description and its output are in `log_folder`."""
+    description = log_folder / f"{name}.json"
+    description.write_text(json.dumps(data, indent=1))
+    with (log_folder / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "ssmarl.experiments.job", str(description)],
             stdout=log,
@@ -89,13 +94,19 @@ def _start(job: Job, log_folder: Path) -> subprocess.Popen:
         )
 
 
+def complaint(name: str, log_folder: Path) -> str:
+    """One line on a job that failed: the last of its output."""
+    log = log_folder / f"{name}.log"
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return f"{name}: {lines[-1] if lines else 'no output'} ({log})"
+
+
 def _check(job: Job, status: int, log_folder: Path) -> None:
     """Refuse to go on where a job failed for another reason than a signal."""
     if job.finished:
         return
-    log = log_folder / f"{job.name}.log"
     if status >= 0:
-        lines = log.read_text(errors="replace").strip().splitlines()
-        raise InputError(f"{job.name}: {lines[-1] if lines else 'no output'} ({log})")
+        raise RunError(complaint(job.name, log_folder))
     if job.tries >= MAX_TRIES:
-        raise InputError(f"{job.name}: killed by signal {-status}, {MAX_TRIES} times ({log})")
+        log = log_folder / f"{job.name}.log"
+        raise RunError(f"{job.name}: killed by signal {-status}, {MAX_TRIES} times ({log})")

@@ -6,11 +6,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
 from jaxtyping import Array, Float
 
 from ssmarl.algos.base import Algorithm, Metrics, State
-from ssmarl.core.devices import REPLICATED, device_collectives, device_mesh, per_device, sharded
+from ssmarl.core.devices import (
+    REPLICATED,
+    device_collectives,
+    device_mesh,
+    per_device,
+    replicate,
+    sharded,
+)
 from ssmarl.core.types import Key
 from ssmarl.env.env import Env
 
@@ -18,8 +24,8 @@ Iteration = Callable[[State, Float[Array, ""], Key], tuple[State, Metrics]]
 
 
 def on_devices(state: State, num_envs: int) -> State:
-    """The state, replicated on every device that shares the environments."""
-    return jax.device_put(state, NamedSharding(device_mesh(num_envs), REPLICATED))
+    """A pytree, replicated on every device that shares the environments."""
+    return replicate(state, device_mesh(num_envs))
 
 
 @lru_cache(maxsize=16)

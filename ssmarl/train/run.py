@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ssmarl.algos.base import State
+from ssmarl.core import hosts
 from ssmarl.core.compiler import check_compiler
 from ssmarl.core.errors import InputError, RunError
 from ssmarl.core.random import WeightGenerator
@@ -32,12 +33,10 @@ from ssmarl.policy.policy import Policy, load
 from ssmarl.train import files
 from ssmarl.train.config import TrainConfig, run_directory
 from ssmarl.train.engine import Iteration, compiled_iteration, on_devices
-from ssmarl.train.evaluation import evaluate_and_keep, keep_unevaluated, not_evaluated
 from ssmarl.train.progress import Bar, Reporter, Row, TensorBoard, Wandb
+from ssmarl.train.recorder import Progress, Recorder
 from ssmarl.train.selection import Score
 
-CHECKPOINT_SECONDS = 20.0
-"""Between checkpoints; a stopped run repeats at most this much."""
 SPAWN_TRIES = 32
 """Starts of a training environment that are tried before training."""
 MAX_REFUSED = 20
@@ -64,22 +63,6 @@ class Run:
     """Of that policy."""
 
 
-@dataclass
-class _Progress:
-    """Where a run stands."""
-
-    state: State
-    iterations: int = 0
-    seconds: float = 0.0
-    simulated: float = 0.0
-    """Simulator steps so far, replays included."""
-    best: Score = Score()
-    average: JointPolicy | None = None
-    """Running average of the policy's weights, if the run has one."""
-    refused: int = 0
-    """Updates in a row that were not finite."""
-
-
 def train(
     config: TrainConfig,
     folder: Path | str | None = None,
@@ -98,9 +81,10 @@ def train(
     _check_starts(config)
     for env in config.training_envs():
         config.algorithm.check(env, config.settings)
-    with files.locked(folder):
-        files.prepare(folder, config)
-        return _continue(config, folder, _Progress(start), wandb=wandb, quiet=quiet)
+    with _leading(folder):
+        if hosts.is_leader():
+            files.prepare(folder, config)
+        return _continue(config, folder, Progress(start), wandb=wandb, quiet=quiet)
 
 
 def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> Run:
@@ -110,12 +94,19 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
         Wandb.check()
     folder = Path(folder)
     config = files.read_config(folder)
-    with files.locked(folder):
+    with _leading(folder):
         progress = _restored(config, folder)
         return _continue(config, folder, progress, wandb=wandb, quiet=quiet)
 
 
-def _restored(config: TrainConfig, folder: Path) -> _Progress:
+@contextlib.contextmanager
+def _leading(folder: Path) -> Iterator[None]:
+    """Hold the lock of the run directory, on the host that writes to it."""
+    with files.locked(folder) if hosts.is_leader() else contextlib.nullcontext():
+        yield
+
+
+def _restored(config: TrainConfig, folder: Path) -> Progress:
     """Where a run stands by its last checkpoint, or its start."""
     # A checkpoint holds all weights: the policy that a run was initialised from may be gone.
     shapes = jax.eval_shape(lambda: initial_state(dataclasses.replace(config, init=None)))
@@ -123,10 +114,10 @@ def _restored(config: TrainConfig, folder: Path) -> _Progress:
     like = (shapes, config.algorithm.policy(shapes)) if with_average else shapes
     found = files.load_checkpoint(folder, like)
     if found is None:
-        return _Progress(initial_state(config))
+        return Progress(initial_state(config))
     stored, metadata = found
     state, average = stored if with_average else (stored, None)
-    return _Progress(
+    return Progress(
         state,
         metadata["iterations"],
         metadata["seconds"],
@@ -216,20 +207,23 @@ def _shapes(tree: Any) -> list[tuple[int, ...]]:
 
 
 def _continue(
-    config: TrainConfig, folder: Path, progress: _Progress, *, wandb: bool, quiet: bool
+    config: TrainConfig, folder: Path, progress: Progress, *, wandb: bool, quiet: bool
 ) -> Run:
     envs, order = config.training_envs(), config.round_robin()
     lengths = [config.settings.num_envs * env.params.episode_length for env in envs]
     steps = [0, *itertools.accumulate(lengths[index] for index in order)]
+    hosts.wait_for_all("start")  # all have read the checkpoint
     progress.state = on_devices(progress.state, config.settings.num_envs)
     metrics = files.MetricsFile(folder)
-    metrics.truncate(progress.iterations)
     functions = [compiled_iteration(env, config.algorithm, config.settings) for env in envs]
     plan = [functions[index] for index in order]
-    reporters: list[Reporter] = [TensorBoard(folder, steps[progress.iterations])]
-    if wandb:
+    reporters: list[Reporter] = []
+    if hosts.is_leader():
+        metrics.truncate(progress.iterations)
+        reporters.append(TensorBoard(folder, steps[progress.iterations]))
+    if wandb and hosts.is_leader():
         reporters.append(Wandb(folder, config.to_json()))
-    if not quiet:
+    if not quiet and hosts.is_leader():
         label = f"{config.scenario} seed {config.seed}"
         reporters.append(Bar(steps[-1], steps[progress.iterations], label))
     try:
@@ -238,13 +232,14 @@ def _continue(
     finally:
         for reporter in reporters:
             reporter.close()
+    hosts.wait_for_all("end")  # the policy is written
     return Run(folder, config, load(folder), progress.best)
 
 
 def _iterate(
     config: TrainConfig,
     folder: Path,
-    progress: _Progress,
+    progress: Progress,
     plan: list[Iteration],
     steps: list[int],
     metrics: files.MetricsFile,
@@ -252,50 +247,41 @@ def _iterate(
     stopping: list[int],
 ) -> None:
     """The training loop: `plan` has a function per iteration, `steps` the steps before each."""
-    total, saved = len(plan), time.monotonic()
+    total, num_envs = len(plan), config.settings.num_envs
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
-    envs = config.evaluation_envs()
+    recorder = Recorder(config, folder, metrics, reporters)
     while progress.iterations < total:
         began = time.monotonic()
         before = steps[progress.iterations]
-        progress.state, values = plan[progress.iterations](
-            progress.state,
+        inputs = (
             jnp.asarray(progress.iterations / total, jnp.float32),
             jax.random.fold_in(key, progress.iterations),
+        )
+        progress.state, values = plan[progress.iterations](
+            progress.state, *on_devices(inputs, num_envs)
         )
         values = {name: float(value) for name, value in jax.device_get(values).items()}
         progress.iterations += 1
         progress.refused = progress.refused + 1 if values["not_finite"] == 1 else 0
         spent = time.monotonic() - began
-        played, last = steps[progress.iterations], progress.iterations == total
+        played = steps[progress.iterations]
         progress.simulated += (played - before) * values.pop("simulated_episodes", 1.0)
         row: Row = {
             "iteration": progress.iterations,
             "steps": played,
             "simulator_steps": progress.simulated,
             **values,
+            "steps_per_s": (played - before) / spent,
         }
         policy = config.algorithm.policy(progress.state)
         if config.averaging > 0:
             policy = progress.average = averaged(progress.average, policy, config.averaging)
-        if progress.iterations % config.evaluate_every == 0 or last:
-            evaluation, progress.best = evaluate_and_keep(
-                config, folder, policy, progress.iterations, played, envs, progress.best
-            )
-        else:
-            evaluation = not_evaluated(config)
-        row |= evaluation
-        progress.seconds += time.monotonic() - began
-        row |= {"seconds": progress.seconds, "steps_per_s": (played - before) / spent}
-        metrics.add(row)
-        for reporter in reporters:
-            reporter.row(row)
-        if stopping or last or time.monotonic() - saved > CHECKPOINT_SECONDS:
-            _checkpoint(folder, progress)
-            saved = time.monotonic()
-        if stopping and progress.best.iteration < 0:
-            keep_unevaluated(config, folder, policy, played)
-        if stopping:
+        stop = hosts.any_host(bool(stopping))
+        if hosts.is_leader():
+            ends = stop or progress.iterations == total
+            recorder.record(progress, policy, row, began, last=progress.iterations == total)
+            recorder.checkpoint(progress, policy, played, stop=stop, now=ends)
+        if stop:
             message = f"stopped after {progress.iterations} of {total} iterations: {folder}"
             raise Stopped(message, folder)
         if progress.refused == MAX_REFUSED:
@@ -303,17 +289,6 @@ def _iterate(
                 f"{folder}: {MAX_REFUSED} updates in a row were not finite: nothing is learned any "
                 "more; try smaller steps or other settings"
             )
-
-
-def _checkpoint(folder: Path, progress: _Progress) -> None:
-    metadata: dict[str, Any] = {
-        "iterations": progress.iterations,
-        "seconds": progress.seconds,
-        "simulated": progress.simulated,
-        "best": None if progress.best.iteration < 0 else dataclasses.asdict(progress.best),
-    }
-    stored = progress.state if progress.average is None else (progress.state, progress.average)
-    files.save_checkpoint(folder, jax.device_get(stored), metadata)
 
 
 @contextlib.contextmanager

@@ -81,7 +81,7 @@ def test_measures_equal_those_of_the_recorded_episode():
 def test_batches_do_not_change_the_episodes():
     env = ssmarl.make("navigation", 2, episode_length=10)
     whole = run_episodes(env, Homing(), KEY, 7)
-    parts = run_episodes(env, Homing(), KEY, 7, agents_at_once=6)
+    parts = run_episodes(env, Homing(), KEY, 7, batch=3)
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         assert len(one) == 7
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)

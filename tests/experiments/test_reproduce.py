@@ -16,7 +16,7 @@ import pytest
 
 import ssmarl
 from ssmarl.control.controllers import controller
-from ssmarl.core.errors import InputError
+from ssmarl.core.errors import RunError
 from ssmarl.eval.policies import evaluate_policy, record_policy
 from ssmarl.experiments import EXPERIMENTS
 from ssmarl.experiments.base import Drawing, Evaluation, Experiment, Plan, Scale, seeds_of
@@ -144,7 +144,7 @@ def test_a_failed_job_stops_everything_with_its_last_line(tmp_path):
     own = tmp_path / "own.py"
     own.write_text("raise ValueError('no such thing')\n")
     data = {"kind": "evaluate", "result": str(tmp_path / "never"), "load": [str(own)]}
-    with pytest.raises(InputError, match="no such thing"):
+    with pytest.raises(RunError, match="no such thing"):
         in_processes([Job("fails", data)], log_folder=tmp_path / "jobs")
 
 

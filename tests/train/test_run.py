@@ -25,7 +25,7 @@ from ssmarl.eval.evaluate import Result
 from ssmarl.nets.actor import RecurrentActorConfig
 from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.policy.policy import save_policy
-from ssmarl.train import evaluation
+from ssmarl.train import evaluation, recorder
 from ssmarl.train import run as training
 from ssmarl.train.config import TrainConfig
 from ssmarl.train.files import CHECKPOINT, CLOCK, MetricsFile, read_metrics
@@ -101,17 +101,17 @@ def test_a_run_with_averaged_weights_resumes_bit_for_bit(tmp_path, monkeypatch):
     config = replace(CONFIG, averaging=0.7, keep="last")
     straight = training.train(config, tmp_path / "straight", quiet=True)
     stopped = tmp_path / "stopped"
-    checkpoint = training._checkpoint
+    checkpoint = recorder.write_checkpoint
 
     def stop(folder, progress):
         checkpoint(folder, progress)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0)
-    monkeypatch.setattr(training, "_checkpoint", stop)
+    monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(recorder, "write_checkpoint", stop)
     with pytest.raises(KeyboardInterrupt):
         training.train(config, stopped, quiet=True)
-    monkeypatch.setattr(training, "_checkpoint", checkpoint)
+    monkeypatch.setattr(recorder, "write_checkpoint", checkpoint)
     assert len(rows(stopped)) == 1
     training.resume(stopped, quiet=True)
     same_weights(straight.folder, stopped)
@@ -175,9 +175,9 @@ def kill_and_resume(folder, expected, after_rows, delay):
 
     Returns how many iterations it had done."""
     code = (
-        "import sys; from pathlib import Path; from ssmarl.train import run;"
+        "import sys; from pathlib import Path; from ssmarl.train import recorder, run;"
         "from ssmarl.train.config import TrainConfig; import json;"
-        "run.CHECKPOINT_SECONDS = 0.0;"
+        "recorder.CHECKPOINT_SECONDS = 0.0;"
         "config = TrainConfig.from_json(json.loads(sys.argv[2]));"
         "print('ready', flush=True); run.train(config, Path(sys.argv[1]), quiet=True)"
     )
