@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-env test-rest test-slow lint package docs bench format clean
+.PHONY: run test test-env test-rest test-slow lint package docs docs-numbers bench format clean
 
 RUN := runs/navigation
 
@@ -51,6 +51,9 @@ package: .venv/installed-test  ## build sdist and wheel; install the wheel apart
 		from importlib.resources import files; \
 		assert (files("ssmarl.viz.live") / "page" / "page.html").is_file(); \
 		print(ssmarl.load("pretrained:navigation").metadata.scenario, "loads from the wheel")'
+
+docs-numbers: .venv/installed  ## renew the tables of README and docs from results/
+	$(BIN)/python tools/numbers.py
 
 docs: .venv/installed-test  ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssmarl.cli.main import parse
+from tools import numbers
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -28,6 +29,16 @@ def blocks(page, language):
         elif inside is not None:
             inside[1].append(line)
     return found
+
+
+def test_marked_tables_are_those_of_the_result_files():
+    marked = [page for page in PAGES if "<!-- numbers: " in page.read_text()]
+    assert len(marked) >= 3
+    for page in marked:
+        text = page.read_text()
+        assert numbers.renewed(text) == text, f"{page.name}: run make docs-numbers"
+    readme = (ROOT / "README.md").read_text()
+    assert numbers.renewed(readme.replace("2,706", "2,707")) == readme
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)

@@ -1,0 +1,1 @@
+"""Tools for the project's own pages."""

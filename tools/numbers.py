@@ -1,0 +1,199 @@
+"""Tables of README and docs, made of the files under `results/` (`make docs-numbers`).
+
+A page marks a table with `<!-- numbers: NAME -->` and `<!-- /numbers -->`; what stands between is
+replaced. `--check` changes nothing and ends with status 1 where a page differs from its files, as
+the test of the docs does.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n)(.*?)(<!-- /numbers -->)", re.DOTALL)
+SHIPPED = "ssmarl/pretrained/navigation.json"
+
+Figures = dict[str, Any]
+"""One evaluation, as `ssmarl eval --json` writes it."""
+
+
+def load(path: str) -> Any:
+    """The data of a JSON file of the project."""
+    return json.loads((ROOT / path).read_text())
+
+
+def one(rows: list[Figures], **settings: Any) -> Figures:
+    """The single evaluation with the given settings."""
+    found = [row for row in rows if all(row[name] == value for name, value in settings.items())]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} evaluations with {settings}")
+    return found[0]
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share as a percentage; 100 % without digits."""
+    return "100 %" if share == 1 else f"{100 * share:.{digits}f} %"
+
+
+def half(row: Figures, name: str) -> float:
+    """Half the width of a figure's 95 % interval."""
+    low, high = row["ci95"][name]
+    return (high - low) / 2
+
+
+def table(head: str, rows: list[list[str]]) -> str:
+    """Markdown, from the line of headings and the cells of every row."""
+    rule = "|" + "---|" * head.count(" | ") + "---|"
+    return "\n".join([f"| {head} |", rule, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def three(row: Figures) -> str:
+    """Team reward / team cost / success."""
+    return f"{row['reward_team']:,.0f} / {row['cost_team']:.2f} / {percent(row['success'])}"
+
+
+def paper_world() -> str:
+    """The shipped policy beside the paper's, in the paper's world."""
+    paper = {
+        3: "2,605.64 / 2.06 / 100 %",
+        6: "4,891.89 / 4.11 / 93 %",
+        9: "3,621.58 / 7.00 / 3 %",
+    }
+    ours = load("results/paper-world/navigation.json")
+    rows = [[str(n), text, three(one(ours, num_agents=n))] for n, text in paper.items()]
+    large = one(load("results/paper-world/navigation-n96.json"), num_agents=96)
+    last = f"{large['cost_agent']:.2f}, {percent(large['success'], 0)}"
+    rows.append(["96 (cost per agent, success)", "< 5, > 90 %", last])
+    return table("agents | paper, SS-MARL | ssmarl", rows)
+
+
+def clipped_world() -> str:
+    """The shipped policy in the clipped world, with and without a filter."""
+    ours = load(SHIPPED)["evaluation"]
+    filtered = load("results/filters/navigation-orca.json")
+    filtered += load("results/filters/navigation-orca-n96.json")
+    rows = []
+    for n in (3, 9, 96, 1000):
+        row = one(ours, num_agents=n, seed=780)
+        reward = f"{row['reward_team']:,.0f}" if n < 10 else f"{row['reward_agent']:,.0f} per agent"
+        both = "not measured"
+        if n < 1000:
+            safer = one(filtered, num_agents=n)
+            digits = 1 if n < 10 else 0
+            both = f"{percent(safer['success'], digits)}, {100 * safer['safe']:.1f} %"
+        rows.append(
+            [
+                f"{n:,}",
+                reward,
+                f"{row['cost_agent']:.2f}",
+                percent(row["success"]),
+                percent(row["safe"]),
+                both,
+            ]
+        )
+    head = "agents | reward | cost/agent | all arrive | agents without contact"
+    return table(f"{head} | both with `--filter orca`", rows)
+
+
+def shipped() -> str:
+    """Every evaluation of the shipped navigation policy on seed 780, with intervals."""
+    rows = []
+    for row in load(SHIPPED)["evaluation"]:
+        if row["seed"] != 780:
+            continue
+        n = row["num_agents"]
+        name, unit = ("reward_team", "") if n < 10 else ("reward_agent", "/agent")
+        rows.append(
+            [
+                f"{n:,}",
+                str(row["episode_length"]),
+                f"{row['episodes']:,}",
+                f"{row[name]:,.0f} ± {half(row, name):,.0f}{unit}",
+                f"{row['cost_agent']:.2f} ± {half(row, 'cost_agent'):.2f}",
+                percent(row["success"]),
+                f"{100 * row['safe']:.1f} % ± {100 * half(row, 'safe'):.1f}",
+            ]
+        )
+    return table("n | T | episodes | reward | cost/agent | success | safe agents", rows)
+
+
+FILTERED = {
+    "`orca`": "orca",
+    "`cbf`": "cbf",
+    "`pretrained:navigation` + `orca`": "navigation-orca",
+    "`pretrained:navigation` + `cbf`": "navigation-cbf",
+}
+"""Rows of the tables of classical control, and their files."""
+
+
+def filters_large() -> str:
+    """Classical control and filters at n = 96."""
+    named = {name: load(f"results/filters/{file}-n96.json")[0] for name, file in FILTERED.items()}
+    alone = one(load(SHIPPED)["evaluation"], num_agents=96, seed=780)
+    rows = [
+        [
+            name,
+            f"{row['reward_agent']:,.0f}",
+            f"{row['cost_agent']:.3f}",
+            f"{100 * row['success']:.0f} % ± {100 * half(row, 'success'):.0f}",
+            percent(row["reach"]),
+            percent(row["safe"]),
+        ]
+        for name, row in {**named, "`pretrained:navigation` (seed 780)": alone}.items()
+    ]
+    return table("n = 96 | reward/agent | cost/agent | success | reach | safe agents", rows)
+
+
+def filters_small() -> str:
+    """Classical control and filters at n = 3 and 9."""
+    files = {name: load(f"results/filters/{file}.json") for name, file in FILTERED.items()}
+    files["`pretrained:navigation` (seed 780)"] = [
+        row for row in load(SHIPPED)["evaluation"] if row["seed"] == 780
+    ]
+
+    def pair(rows: list[Figures], text: Callable[[Figures], str]) -> str:
+        return "; ".join(text(one(rows, num_agents=n)) for n in (3, 9))
+
+    rows = [
+        [
+            name,
+            pair(found, lambda row: f"{row['reward_team']:,.0f}"),
+            pair(found, lambda row: f"{row['cost_agent']:.3f}"),
+            pair(found, lambda row: percent(row["success"])),
+            pair(found, lambda row: percent(row["safe"])),
+        ]
+        for name, found in files.items()
+    ]
+    return table("n = 3; n = 9 | reward | cost/agent | success | safe agents", rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "paper-world": paper_world,
+    "clipped-world": clipped_world,
+    "shipped": shipped,
+    "filters-large": filters_large,
+    "filters-small": filters_small,
+}
+
+
+def renewed(text: str) -> str:
+    """A page with every marked table made anew."""
+    return BLOCK.sub(lambda block: block[1] + TABLES[block[2]]() + block[4], text)
+
+
+def main(args: list[str]) -> int:
+    """Renew all pages, or report those that differ."""
+    stale = [page for page in PAGES if renewed(page.read_text()) != page.read_text()]
+    for page in stale:
+        print(f"{page.relative_to(ROOT)}: its tables differ from results/")
+        if "--check" not in args:
+            page.write_text(renewed(page.read_text()))
+    return 1 if stale and "--check" in args else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
