@@ -20,6 +20,7 @@ RANKS = [
     "train",
     "viz",
     "adapters",
+    "robots",
     "experiments",
     "bench",
     "testing",

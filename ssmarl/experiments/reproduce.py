@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from ssmarl.core.files import write_json
 from ssmarl.core.types import Json
 from ssmarl.experiments.base import (
     Budget,
@@ -21,6 +22,7 @@ from ssmarl.experiments.base import (
 )
 from ssmarl.experiments.job import DONE
 from ssmarl.experiments.launch import Job, Launcher
+from ssmarl.experiments.marl_eval import MARL_EVAL, marl_eval
 from ssmarl.experiments.results import Results, thinned, write_results
 from ssmarl.train.files import read_metrics
 
@@ -67,6 +69,8 @@ def reproduce(
         [_drawn(*pair, out) for pair in zip(plan.drawings, drawings, strict=True)],
     )
     write_results(results)
+    if results.trainings:
+        write_json(out / MARL_EVAL, marl_eval(results))
     write_page(experiment, results)
     return results
 

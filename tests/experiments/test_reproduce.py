@@ -21,6 +21,7 @@ from ssmarl.eval.policies import evaluate_policy, record_policy
 from ssmarl.experiments import EXPERIMENTS
 from ssmarl.experiments.base import Drawing, Evaluation, Experiment, Plan, Scale, seeds_of
 from ssmarl.experiments.launch import Job, in_processes
+from ssmarl.experiments.marl_eval import MARL_EVAL
 from ssmarl.experiments.reproduce import PAGE, reproduce, write_page
 from ssmarl.experiments.results import mean_cell, read_results, table, thinned
 from tests.train.test_run import CONFIG
@@ -122,6 +123,21 @@ def test_the_page_is_made_of_the_results_files_alone(done, tmp_path):
     for label, runs in results.curves.items():
         for mine, theirs in zip(runs, again.curves[label], strict=True):
             np.testing.assert_allclose(mine["reward"], theirs["reward"], rtol=1e-4)
+
+
+def test_marl_eval_has_every_seed_with_its_curve_and_its_final_figures(done):
+    work, results = done
+    data = json.loads((work / "out" / MARL_EVAL).read_text())
+    ((task, algorithms),) = data["safe_mpe"].items()
+    assert task.startswith(f"{CONFIG.scenario}-n")
+    assert list(algorithms) == ["small"], "classical control is not trained"
+    for seed, evaluation in enumerate(results.of("small")):
+        run = algorithms["small"][f"seed_{seed}"]
+        final = run.pop("absolute_metrics")
+        assert final["return"] == [evaluation["figures"]["reward_team"]]
+        curve = results.curves["small"][seed]
+        assert [run[f"step_{i}"]["step_count"] for i in range(len(run))] == list(curve["steps"])
+        assert run["step_0"]["return"] == [curve["reward"][0]]
 
 
 def test_a_killed_job_is_started_again_and_resumes(tmp_path):

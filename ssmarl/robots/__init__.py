@@ -1,0 +1,1 @@
+"""From a policy to vehicles: kinematics, tracking control, pose filters."""
