@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import tyro
+from jax.errors import JaxRuntimeError
 
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
@@ -57,6 +58,8 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"ssmarl {__version__}")
         return 0
     try:
+        if any("\0" in arg for arg in args):
+            raise InputError("an argument holds a NUL character: no name does")
         parse(args or ["--help"]).run()
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,6 +69,11 @@ def main(args: Sequence[str] | None = None) -> int:
     except (InputError, RunError, OSError, MemoryError) as error:
         print(f"ssmarl: {_one_line_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    except JaxRuntimeError as error:
+        if "out of memory" not in str(error).lower():
+            raise
+        print(f"ssmarl: out of memory ({_size(str(error))})", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -76,6 +84,12 @@ def _one_line_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)
+
+
+def _size(message: str) -> str:
+    """How much memory JAX asked for in vain."""
+    found = re.search(r"allocating (\d+) bytes", message)
+    return f"{int(found[1]) / 2**30:.1f} GB more were needed" if found else "of the device"
 
 
 def _commands(args: Sequence[str]) -> Any:

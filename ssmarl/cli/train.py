@@ -20,6 +20,8 @@ from ssmarl.train.recipes import find_recipe
 
 WITH_RESUME = {"--resume", "--load", "--wandb", "--no-wandb", "--report", "--no-report", "--help"}
 """Options that can be given with `--resume`."""
+MAX_SEEDS = 1000
+"""Runs of one command."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class Train:
 
     def _planned(self) -> list[tuple[TrainConfig, Path]]:
         """Configuration and folder of every run; those of several seeds in one folder."""
-        if self.seeds < 1:
-            raise InputError(f"seeds is {self.seeds}: it must be at least 1")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise InputError(f"seeds is {self.seeds}: it must be from 1 to {MAX_SEEDS}")
         config = self.config
         if self.cost_limit is not None:
             given = config.constraints if config.constraints != TrainConfig().constraints else ()

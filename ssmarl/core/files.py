@@ -30,10 +30,15 @@ def write_json(path: Path, data: Any) -> None:
 def read_json(path: Path) -> Any:
     """The plain data of a JSON file."""
     try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise InputError(f"{path}: {size >> 20} MB, at most {MAX_JSON_BYTES >> 20} are read")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_JSON_BYTES + 1)  # a device has no size, and may never end
+        if len(content) > MAX_JSON_BYTES:
+            raise InputError(
+                f"{path}: larger than {MAX_JSON_BYTES >> 20} MB, which is all that is read"
+            )
+        text = content.decode()
+    except InputError:
+        raise
     except UnicodeDecodeError:
         raise InputError(f"{path}: not JSON (not UTF-8)") from None
     except (OSError, ValueError) as error:

@@ -174,7 +174,7 @@ def require_sources(sources: Iterable[SourceFile], what: str) -> None:
         )
 
 
-def refuse_files(names: Iterable[str | None], what: str) -> None:
+def refuse_files(names: Iterable[Any], what: str) -> None:
     """Refuse names in a stored file that would run one: code runs only when the user names it.
 
     Args:
@@ -182,6 +182,8 @@ def refuse_files(names: Iterable[str | None], what: str) -> None:
         what: that stores them, for the message.
     """
     for name in names:
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"{what} stores the name {name!r}: it must be text")
         if name is not None and ".py:" in name:
             raise InputError(
                 f"{what} names a file to run ({name!r}): stored names are refused that are paths"

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool
 
 from ssmarl.algos.base import State
 from ssmarl.core.compiler import check_compiler
+from ssmarl.core.config import from_json, to_json
 from ssmarl.core.errors import InputError, RunError
 from ssmarl.core.random import WeightGenerator
 from ssmarl.core.types import Flag, Key, Scalar
@@ -80,6 +81,16 @@ class _Progress:
     """Updates in a row that were not finite."""
 
 
+@dataclass(frozen=True)
+class _Done:
+    """What a checkpoint stores of a run's progress besides its state."""
+
+    iterations: int
+    seconds: float
+    best: Score | None
+    simulated: float = 0.0
+
+
 def train(
     config: TrainConfig,
     folder: Path | str | None = None,
@@ -126,13 +137,15 @@ def _restored(config: TrainConfig, folder: Path) -> _Progress:
         return _Progress(initial_state(config))
     stored, metadata = found
     state, average = stored if with_average else (stored, None)
+    done = from_json(_Done, metadata, f"{folder / files.CHECKPOINT}: checkpoint")
+    total = len(config.round_robin())
+    if not 0 <= done.iterations <= total:
+        raise InputError(
+            f"{folder}: its checkpoint is of iteration {done.iterations}, its configuration has "
+            f"{total}"
+        )
     return _Progress(
-        state,
-        metadata["iterations"],
-        metadata["seconds"],
-        metadata.get("simulated", 0.0),
-        Score() if metadata["best"] is None else Score(**metadata["best"]),
-        average,
+        state, done.iterations, done.seconds, done.simulated, done.best or Score(), average
     )
 
 
@@ -306,14 +319,10 @@ def _iterate(
 
 
 def _checkpoint(folder: Path, progress: _Progress) -> None:
-    metadata: dict[str, Any] = {
-        "iterations": progress.iterations,
-        "seconds": progress.seconds,
-        "simulated": progress.simulated,
-        "best": None if progress.best.iteration < 0 else dataclasses.asdict(progress.best),
-    }
+    best = None if progress.best.iteration < 0 else progress.best
+    done = _Done(progress.iterations, progress.seconds, best, progress.simulated)
     stored = progress.state if progress.average is None else (progress.state, progress.average)
-    files.save_checkpoint(folder, jax.device_get(stored), metadata)
+    files.save_checkpoint(folder, jax.device_get(stored), to_json(done))
 
 
 @contextlib.contextmanager

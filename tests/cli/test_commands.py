@@ -125,7 +125,7 @@ def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, caps
         ("simulate --action-limit 0", "action_limit is 0"),
         ("simulate --seed -1", "seed is -1"),
         ("simulate --seed 99999999999999999999", "seed is 9"),
-        ("simulate --num-agents 99999999999", "from 1 to 1000000"),
+        ("simulate --num-agents 99999999999", "from 1 to 100000"),
         ("simulate --out tests", "must end in"),
         ("bench --only fly", "fly"),
         ("bench --only", "--only names nothing"),

@@ -13,7 +13,8 @@ from ssmarl.viz import curves
 from ssmarl.viz.curves import grouped, save_curves
 from ssmarl.viz.figure import mean_curve
 from ssmarl.viz.report import write_report
-from ssmarl.viz.scalability import read_results, save_scalability
+from ssmarl.viz.results import read_results
+from ssmarl.viz.scalability import save_scalability
 
 NAMES = [
     "steps",
