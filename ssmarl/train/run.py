@@ -288,6 +288,8 @@ def _iterate(
             "simulator_steps": progress.simulated,
             **values,
         }
+        if not (folder / files.CONFIG).exists():
+            raise RunError(f"{folder}: the run directory was deleted during training")
         policy = config.algorithm.policy(progress.state)
         if config.averaging > 0:
             policy = progress.average = averaged(progress.average, policy, config.averaging)
