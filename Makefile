@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-env test-rest test-slow lint package docs bench format clean
+.PHONY: run test test-env test-rest test-slow fuzz lint package docs bench format clean
 
 RUN := runs/navigation
 
@@ -36,6 +36,12 @@ test-rest: .venv/installed-test
 
 test-slow: test  ## learning checks too
 	$(BIN)/pytest -n 2 -m slow
+
+TRIES := 10000
+SEED := 0
+fuzz: .venv/installed-test  ## malformed input of every kind: make fuzz TRIES=10000 SEED=0
+	XLA_FLAGS="$(FLAGS) --xla_backend_optimization_level=0" \
+		$(BIN)/python -m tests.fuzz --tries $(TRIES) --seed $(SEED)
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -12,6 +12,9 @@ from ssmarl.core.compiler import use_quick_compilation
 from ssmarl.core.errors import InputError
 from ssmarl.experiments.base import Budget
 
+MAX_JOBS = 256
+"""Processes at a time."""
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -38,8 +41,8 @@ class Reproduce:
         from ssmarl.experiments.reproduce import PAGE, reproduce
 
         load_files(self.load)
-        if self.jobs < 1:
-            raise InputError(f"jobs is {self.jobs}: it must be at least 1")
+        if not 1 <= self.jobs <= MAX_JOBS:
+            raise InputError(f"jobs is {self.jobs}: it must be from 1 to {MAX_JOBS}")
         own = self.experiment.rpartition(":")[0]
         load = (*self.load, own) if own else self.load
         names = list(EXPERIMENTS) if self.experiment == "all" else [self.experiment]

@@ -119,7 +119,8 @@ def defaults_for(args: Sequence[str]) -> Train:
         if preset is not None or algo is not None:
             raise InputError("--recipe has an algorithm and settings: leave out --algo, --preset")
         return Train(find_recipe(recipe), recipe=recipe)
-    return Train(from_preset(algo or TrainConfig.algo, preset or "default"))
+    algo = TrainConfig.algo if algo is None else algo
+    return Train(from_preset(algo, "default" if preset is None else preset))
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:

@@ -93,7 +93,8 @@ def read_config_json(folder: Path) -> Json:
             f"{folder / CONFIG}: of ssmarl 0.1; its policy can be used, the run cannot"
         )
     for name, kinds in PLAIN.items():
-        if not isinstance(data.get(name), kinds) or isinstance(data[name], bool):
+        value = data.get(name)
+        if name not in data or not isinstance(value, kinds) or isinstance(value, bool):
             raise InputError(f"{folder / CONFIG}: {name} is missing or of the wrong kind")
     for text in data["constraints"]:
         if not isinstance(text, str):

@@ -44,8 +44,8 @@ def figure_of(result: Json, name: str) -> tuple[float, float, float] | None:
     value = costs.get(name, result.get(name))
     if value is None or name not in result["ci95"]:
         return None
-    low, high = result["ci95"][name]
-    return value, value if low is None else low, value if high is None else high
+    low, high = (value if bound is None else bound for bound in result["ci95"][name])
+    return float(value), float(low), float(high)
 
 
 def _is_result(result: Any) -> bool:

@@ -112,7 +112,7 @@ def target() -> Iterator[Try]:
 
     places = (
         "ssmarl.train.run._check_starts",
-        "ssmarl.eval.policies.evaluate",
+        "ssmarl.eval.evaluate.run_episodes",
         "ssmarl.eval.policies.record_policy",
         "ssmarl.cli.simulate.record",
         "ssmarl.experiments.reproduce.reproduce",

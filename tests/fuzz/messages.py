@@ -5,12 +5,12 @@ import contextlib
 import json
 import random
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from starlette.websockets import WebSocket
 
-from ssmarl.control.controllers import controller
+from ssmarl.control.controllers import unfiltered
 from ssmarl.core.errors import InputError
 from ssmarl.viz.live.protocol import KINDS
 from ssmarl.viz.live.server import Viewer
@@ -32,28 +32,32 @@ RIGHT: dict[str, tuple[Any, ...]] = {
 """Values that messages may have; few, so that little has to be compiled."""
 
 
-class Page:
+class Page(WebSocket):
     """Keeps what a viewer sends, which must be valid JSON."""
 
     def __init__(self) -> None:
+        async def nothing(*_: Any) -> Any:
+            return None
+
+        super().__init__({"type": "websocket"}, nothing, nothing)
         self.received: list[Any] = []
 
-    async def send_text(self, text: str) -> None:
+    async def send_text(self, data: str) -> None:
         """As a websocket's."""
 
         def refuse(name: str) -> None:
             raise Accepted(f"{name} in a message to the page")
 
-        self.received.append(json.loads(text, parse_constant=refuse))
+        self.received.append(json.loads(data, parse_constant=refuse))
 
 
 @contextlib.contextmanager
 def target() -> Iterator[Try]:
     """Tries on one viewer, without a network."""
-    stages, page = Stages(controller("orca")), Page()  # pyright: ignore[reportArgumentType]
+    stages, page = Stages(unfiltered("orca")), Page()
 
     async def ready() -> Viewer:
-        viewer = Viewer(cast(WebSocket, page), stages, "test")
+        viewer = Viewer(page, stages, "test")
         viewer.session = Session(stages)
         return viewer
 
