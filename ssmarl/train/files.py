@@ -41,7 +41,8 @@ MIN_FREE_BYTES = 100 << 20
 
 def prepare(folder: Path, config: TrainConfig) -> None:
     """Create the directory of a new run, or refuse before hours of work if it cannot be written."""
-    if folder.is_dir() and any(item.name != LOCK for item in folder.iterdir()):
+    # The lock, and files that a killed process had begun to write, have names with a dot.
+    if folder.is_dir() and any(not item.name.startswith(".") for item in folder.iterdir()):
         raise InputError(f"{folder}: not empty; resume it with --resume, or choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
