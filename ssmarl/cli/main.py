@@ -22,8 +22,9 @@ from ssmarl.cli.reproduce import Reproduce
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
-from ssmarl.core.errors import InputError, RunError, reason
+from ssmarl.core.errors import InputError, RunError, in_user_code, reason
 from ssmarl.core.memory import restart_with_large_pages
+from ssmarl.core.registry import raised_by_user
 
 WRONG_VALUES = {
     r"invalid literal for int\(\) with base 10: '(?P<value>[^']*)'": "a whole number",
@@ -66,30 +67,27 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except (InputError, RunError, OSError, MemoryError) as error:
-        print(f"ssmarl: {_one_line_of(error)}", file=sys.stderr)
+    except Exception as error:
+        told = _one_line_of(error)
+        if told is None:
+            raise  # a fault of ssmarl itself: its traceback is what helps
+        print(f"ssmarl: {told}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
-    except JaxRuntimeError as error:
-        if "out of memory" not in str(error).lower():
-            raise
-        print(f"ssmarl: out of memory ({_size(str(error))})", file=sys.stderr)
-        return 1
     return 0
 
 
-def _one_line_of(error: Exception) -> str:
-    """What the user is told of an error."""
-    if isinstance(error, MemoryError):
-        return f"out of memory ({error})"
+def _one_line_of(error: Exception) -> str | None:
+    """What the user is told of an error; None: nothing that a user could do about it."""
+    if isinstance(error, (InputError, RunError)):
+        return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
-    return str(error)
-
-
-def _size(message: str) -> str:
-    """How much memory JAX asked for in vain."""
-    found = re.search(r"allocating (\d+) bytes", message)
-    return f"{int(found[1]) / 2**30:.1f} GB more were needed" if found else "of the device"
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error})"
+    if isinstance(error, JaxRuntimeError) and "out of memory" in str(error).lower():
+        size = re.search(r"allocating (\d+) bytes", str(error))
+        return f"out of memory ({int(size[1]) / 2**30:.1f} GB at once)" if size else "out of memory"
+    return in_user_code(error) if raised_by_user(error) else None
 
 
 def _commands(args: Sequence[str]) -> Any:

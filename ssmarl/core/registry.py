@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +152,12 @@ def _run(where: Path, name: str, shown: Path) -> ModuleType:
     finally:
         sys.path.remove(str(where.parent))
     return module
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an exception passed through a file of the user's own."""
+    files = {str(path) for path in _LOADED}
+    return any(frame.filename in files for frame in traceback.extract_tb(error.__traceback__))
 
 
 def require_sources(sources: Iterable[SourceFile], what: str) -> None:

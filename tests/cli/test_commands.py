@@ -157,6 +157,17 @@ def test_wrong_types_from_python_are_refused_without_the_type_checker():
         assert "InputError" in result.stderr.splitlines()[-1]
 
 
+def test_python_takes_single_values_and_records_without_the_type_checker():
+    program = (
+        "import ssmarl; config = ssmarl.TrainConfig(scenario=ssmarl.SCENARIOS['line'], "
+        "algo='rmappo', num_agents=4); print(config.scenario, config.sizes, config.settings)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.startswith("line (4,) PpoConfig(")
+
+
 def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     """The real measurements, on small sizes."""
     monkeypatch.setattr(
