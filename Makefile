@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-env test-rest test-slow lint package docs docs-numbers bench format clean
+.PHONY: run test test-env test-rest test-slow fuzz soak lint package docs docs-numbers bench format clean
 
 RUN := runs/navigation
 
@@ -36,6 +36,17 @@ test-rest: .venv/installed-test
 
 test-slow: test  ## learning checks too
 	$(BIN)/pytest -n 2 -m slow
+
+TRIES := 10000
+SEED := 0
+fuzz: .venv/installed-test  ## malformed input of every kind: make fuzz TRIES=10000 SEED=0
+	XLA_FLAGS="$(FLAGS) --xla_backend_optimization_level=0" \
+		$(BIN)/python -m tests.fuzz --tries $(TRIES) --seed $(SEED)
+
+soak: .venv/installed-test  ## hours: kills, races for a run directory, the viewer's memory
+	$(BIN)/python -m tests.soak kills --count 100
+	$(BIN)/python -m tests.soak races --count 1000
+	$(BIN)/python -m tests.soak viewer --minutes 60
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -46,6 +46,7 @@ register_algorithm = ALGORITHMS.add
 
 __all__ = [
     "RECIPES",
+    "SCENARIOS",
     "Algorithm",
     "AlgorithmConfig",
     "Body",

@@ -159,6 +159,40 @@ def test_broken_costs_are_named_in_one_line(code, message, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise KeyError('side')", r"scenario 'bad' fails: KeyError: 'side' \(bad.py:5\)"),
+        ("return None", "scenario 'bad': params returned None, it must be a WorldParams"),
+    ],
+)
+def test_a_scenario_without_a_world_is_named_in_one_line(body, message, tmp_path, capsys):
+    (tmp_path / "bad.py").write_text(
+        "import dataclasses, ssmarl\n"
+        "from ssmarl.env.scenarios import SCENARIOS\n\n"
+        f"def world(agents, obstacles):\n    {body}\n\n"
+        "BAD = dataclasses.replace(SCENARIOS['navigation'], name='bad', params=world)\n"
+    )
+    for command in (["simulate"], ["train", "--out", str(tmp_path / "run")]):
+        assert main([*command, "--scenario", f"{tmp_path / 'bad.py'}:bad"]) == 2
+        error = capsys.readouterr().err
+        assert re.search(message, error)
+        assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_algorithm_that_raises_is_named_in_one_line(tmp_path, capsys):
+    (tmp_path / "bad.py").write_text(
+        "import dataclasses\nfrom ssmarl.algos import ALGORITHMS\n\n"
+        "def check(env, settings):\n    raise ZeroDivisionError('of mine')\n\n"
+        "BAD = dataclasses.replace(ALGORITHMS['rmappo'], name='bad', check=check)\n"
+    )
+    args = ["train", "--algo", f"{tmp_path / 'bad.py'}:bad", "--num-agents", "2"]
+    assert main([*args, "--out", str(tmp_path / "run")]) == 1
+    assert capsys.readouterr().err == "ssmarl: ZeroDivisionError: of mine (bad.py:5)\n"
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_broken_vehicle_is_named_in_one_line(tmp_path, capsys):
     text = (EXTENDING / "dynamics.py").read_text().replace("[int] = 4", "[int] = 6")
     (tmp_path / "bad.py").write_text(text)

@@ -17,12 +17,12 @@ from pettingzoo import ParallelEnv
 from ssmarl.adapters.neighborhood import NODE_SIZE, neighborhood, padded, padded_space
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Key
-from ssmarl.env.dynamics.base import MAX_ACTION
 from ssmarl.env.env import Env, StepResult
 from ssmarl.env.geometry import length
 from ssmarl.env.graph import Graph
 from ssmarl.env.make import make
 from ssmarl.env.observation import observation_size, observe
+from ssmarl.env.params import MAX_ACTION
 from ssmarl.env.state import EnvState
 from ssmarl.viz.film import draw_state
 

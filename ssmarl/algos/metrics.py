@@ -19,7 +19,7 @@ def episode_metrics(env: Env, result: StepResult, collectives: Collectives) -> M
     cost = result.cost.sum(axis=1)
     means = {
         "reward": result.reward.sum(axis=(1, 2)).mean(),
-        "cost": result.contacts.sum(axis=(1, 2)).mean() / env.params.num_agents,
+        "contacts": result.contacts.sum(axis=(1, 2)).mean() / env.params.num_agents,
         **{f"cost_{name}": cost[..., c].mean() for c, name in enumerate(names)},
         "success": arrived.all(axis=-1).mean(),
         "reach": arrived.mean(),

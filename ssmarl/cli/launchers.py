@@ -7,6 +7,8 @@ from typing import Any, Literal
 from ssmarl.core.errors import InputError
 
 Launcher = Literal["processes", "ray"]
+MAX_JOBS = 256
+"""Processes at a time on one machine."""
 
 
 def launcher(
@@ -23,8 +25,8 @@ def launcher(
     from ssmarl.experiments.launch import in_processes
     from ssmarl.experiments.on_ray import on_ray
 
-    if parallel < 1:
-        raise InputError(f"jobs is {parallel}: it must be at least 1")
+    if not 1 <= parallel <= MAX_JOBS:
+        raise InputError(f"jobs is {parallel}: it must be from 1 to {MAX_JOBS}")
     if kind == "ray":
         return lambda jobs: on_ray(jobs, address=address, log_folder=log_folder)
     if address is not None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import tyro
+from jax.errors import JaxRuntimeError
 
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
@@ -21,8 +22,9 @@ from ssmarl.cli.reproduce import Reproduce
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
-from ssmarl.core.errors import InputError, RunError, reason
+from ssmarl.core.errors import InputError, RunError, in_user_code, reason
 from ssmarl.core.memory import restart_with_large_pages
+from ssmarl.core.registry import raised_by_user
 
 WRONG_VALUES = {
     r"invalid literal for int\(\) with base 10: '(?P<value>[^']*)'": "a whole number",
@@ -57,25 +59,35 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"ssmarl {__version__}")
         return 0
     try:
+        if any("\0" in arg for arg in args):
+            raise InputError("an argument holds a NUL character: no name does")
         parse(args or ["--help"]).run()
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130
-    except (InputError, RunError, OSError, MemoryError) as error:
-        print(f"ssmarl: {_one_line_of(error)}", file=sys.stderr)
+    except Exception as error:
+        told = _one_line_of(error)
+        if told is None:
+            raise  # a fault of ssmarl itself: its traceback is what helps
+        print(f"ssmarl: {told}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return 0
 
 
-def _one_line_of(error: Exception) -> str:
-    """What the user is told of an error."""
-    if isinstance(error, MemoryError):
-        return f"out of memory ({error})"
+def _one_line_of(error: Exception) -> str | None:
+    """What the user is told of an error; None: nothing that a user could do about it."""
+    if isinstance(error, (InputError, RunError)):
+        return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
-    return str(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error})"
+    if isinstance(error, JaxRuntimeError) and "out of memory" in str(error).lower():
+        size = re.search(r"allocating (\d+) bytes", str(error))
+        return f"out of memory ({int(size[1]) / 2**30:.1f} GB at once)" if size else "out of memory"
+    return in_user_code(error) if raised_by_user(error) else None
 
 
 def _commands(args: Sequence[str]) -> Any:

@@ -10,6 +10,7 @@ from rich.progress import track
 
 from ssmarl.cli.options import load_files, parse_action_limit, random_key
 from ssmarl.core.errors import InputError
+from ssmarl.env.params import MAX_COUNT
 
 KINDS = (".gif", ".mp4", ".png")
 
@@ -51,8 +52,8 @@ class Render:
         from ssmarl.viz.links import links_of
         from ssmarl.viz.still import save_still
 
-        if self.every < 1:
-            raise InputError(f"every is {self.every}: it must be at least 1")
+        if not 1 <= self.every <= MAX_COUNT:
+            raise InputError(f"every is {self.every}: it must be from 1 to {MAX_COUNT}")
         if self.out.suffix.lower() not in KINDS:
             raise InputError(f"{self.out}: choose from {', '.join(KINDS)}")
         load_files(self.load)

@@ -38,7 +38,7 @@ def report(folder: Path) -> Path:
     """The page of a finished run; its pictures are written to `plots` and `videos`."""
     from ssmarl.viz.curves import save_curves
     from ssmarl.viz.report import write_report
-    from ssmarl.viz.scalability import read_results
+    from ssmarl.viz.results import read_results
 
     curves = folder / "plots" / "curves.svg"
     save_curves([folder], curves)

@@ -13,7 +13,14 @@ from ssmarl.cli.options import EnvOptions, random_key
 from ssmarl.control.drivers import DRIVERS
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
-from ssmarl.env.recording import Recording, check_path, check_placed, record, save_recording
+from ssmarl.env.recording import (
+    Recording,
+    check_finite,
+    check_path,
+    check_placed,
+    record,
+    save_recording,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Simulate:
         )
         recording = run(key)
         check_placed(env, recording)
+        check_finite(recording)
         Console().print(_summary(env, recording))
         if self.out is not None:
             save_recording(recording, env, self.out)

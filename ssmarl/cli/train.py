@@ -24,6 +24,8 @@ WITH_RESUME = {
     *("--hosts", "--num-hosts", "--host-index"),
 }
 """Options that can be given with `--resume`."""
+MAX_SEEDS = 1000
+"""Runs of one command."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ class Train:
 
     def _planned(self) -> list[tuple[TrainConfig, Path]]:
         """Configuration and folder of every run; those of several seeds in one folder."""
-        if self.seeds < 1:
-            raise InputError(f"seeds is {self.seeds}: it must be at least 1")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise InputError(f"seeds is {self.seeds}: it must be from 1 to {MAX_SEEDS}")
         config = self.config
         if self.cost_limit is not None:
             given = config.constraints if config.constraints != TrainConfig().constraints else ()
@@ -136,7 +138,8 @@ def defaults_for(args: Sequence[str]) -> Train:
         if preset is not None or algo is not None:
             raise InputError("--recipe has an algorithm and settings: leave out --algo, --preset")
         return Train(find_recipe(recipe), recipe=recipe)
-    return Train(from_preset(algo or TrainConfig.algo, preset or "default"))
+    algo = TrainConfig.algo if algo is None else algo
+    return Train(from_preset(algo, "default" if preset is None else preset))
 
 
 def _values(args: Sequence[str], option: str) -> list[str]:

@@ -25,6 +25,8 @@ COUNT = (1, 1 << 20)
 FRACTION = (0, 1)
 POSITIVE = (1e-12, 1e12)
 """Ranges that many settings have."""
+MAX_SHOWN = 80
+"""Characters of a wrong value that its message repeats."""
 
 
 class Tagged:
@@ -84,7 +86,7 @@ def with_values(settings: Settings, assignments: Iterable[str]) -> Settings:
             raise InputError(f"setting {text!r}: write NAME=VALUE, as trust_region.delta=0.02")
         try:
             parsed = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, too many digits, or too deep: plain text
             parsed = None if value.lower() == "none" else value
         settings = _replaced(settings, name.split("."), parsed, name, list(flat(settings)))
     return settings
@@ -164,7 +166,9 @@ def _describe(error: BaseException, name: str) -> str:
                 path = path if part is None else f"{path}.{part}".lstrip(".")
         error = inner
     if isinstance(error, _WrongValue):
-        return f"{path or name} is {error.value!r}: it must be {error.expected}"
+        shown = repr(error.value)
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+        return f"{path or name} is {shown}: it must be {error.expected}"
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         return f"{path or name}: unknown {', '.join(sorted(error.extra_fields))}"
     if isinstance(error, KeyError):

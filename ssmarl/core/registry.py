@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +154,12 @@ def _run(where: Path, name: str, shown: Path) -> ModuleType:
     return module
 
 
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an exception passed through a file of the user's own."""
+    files = {str(path) for path in _LOADED}
+    return any(frame.filename in files for frame in traceback.extract_tb(error.__traceback__))
+
+
 def require_sources(sources: Iterable[SourceFile], what: str) -> None:
     """Refuse unless the user has named every one of these files in this program.
 
@@ -174,7 +181,7 @@ def require_sources(sources: Iterable[SourceFile], what: str) -> None:
         )
 
 
-def refuse_files(names: Iterable[str | None], what: str) -> None:
+def refuse_files(names: Iterable[Any], what: str) -> None:
     """Refuse names in a stored file that would run one: code runs only when the user names it.
 
     Args:
@@ -182,6 +189,8 @@ def refuse_files(names: Iterable[str | None], what: str) -> None:
         what: that stores them, for the message.
     """
     for name in names:
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"{what} stores the name {name!r}: it must be text")
         if name is not None and ".py:" in name:
             raise InputError(
                 f"{what} names a file to run ({name!r}): stored names are refused that are paths"

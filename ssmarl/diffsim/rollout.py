@@ -34,6 +34,7 @@ from ssmarl.env.progress import slowness, update_mean_velocity
 from ssmarl.env.state import EnvState
 from ssmarl.env.transition import Lookahead, Transition
 from ssmarl.nets.joint_policy import JointPolicy
+from ssmarl.rl.rollout import episode_keys
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class EpisodeStart(eqx.Module):
     @staticmethod
     def draw(env: Env, key: Key, config: AnalyticConfig) -> "EpisodeStart":
         """A random start; equal keys give equal starts and equal noise."""
-        start_key, noise_key = jax.random.split(key)
+        start_key, noise_key = episode_keys(key)
         state = env.reset(start_key)
         geodesic = None
         if config.geodesic:

@@ -16,7 +16,7 @@ from ssmarl.core.errors import InputError
 from ssmarl.env.transition import Transition
 
 MAX_LIMIT = 1e9
-"""Largest limit of a cost: sums and squares of it are finite in 32 bits."""
+"""Largest limit and parameter of a cost: sums and squares of it are finite in 32 bits."""
 CostFunction = Callable[..., Float[Array, " A"]]
 """(transition, **parameters) → cost per agent; parameters are keyword-only, with defaults."""
 
@@ -72,9 +72,10 @@ class Constraint:
             if parameter not in known:
                 allowed = ", ".join(known) or "it has none"
                 raise InputError(f"parameter {parameter!r} of {name}: choose from {allowed}")
-            if not _is_number(value) or value < 0:
+            if not _is_number(value) or not 0 <= value <= MAX_LIMIT:
                 raise InputError(
-                    f"parameter {parameter} of {name} is {value!r}: it must be finite, at least 0"
+                    f"parameter {parameter} of {name} is {value!r}: it must be from 0 to "
+                    f"{MAX_LIMIT:g}"
                 )
             if [given for given, _ in self.params].count(parameter) > 1:
                 raise InputError(f"parameter {parameter} of {name} is given twice: once")
@@ -96,6 +97,18 @@ class Constraint:
         return ",".join(
             [f"{self.name}={self.limit:g}", *(f"{name}={value:g}" for name, value in self.params)]
         )
+
+
+def limit_of(text: str) -> tuple[str, float]:
+    """Name and limit of a constraint as it is stored, as `collision=1,margin=0.05`.
+
+    The cost itself need not be known: plots and reports run no code of the user's.
+    """
+    name, equals, limit = text.partition(",")[0].rpartition("=")
+    try:
+        return name, float(limit if equals else "")
+    except ValueError:
+        raise InputError(f"constraint {text!r}: write NAME=LIMIT[,PARAMETER=VALUE...]") from None
 
 
 def _parameters(function: CostFunction) -> dict[str, float | None]:

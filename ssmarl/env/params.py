@@ -5,8 +5,12 @@ from typing import Literal
 
 from ssmarl.core.errors import InputError
 
-MAX_COUNT = 1_000_000
+MAX_COUNT = 100_000
 """Largest team, and longest episode."""
+MAX_ACTION = 1e6
+"""Even the unclipped world bounds actions here, far beyond use, so that numbers stay finite."""
+MIN_NUMBER, MAX_NUMBER = 1e-9, 1e9
+"""Range of all other numbers: their squares are finite in 32 bits, and not 0."""
 ACTION_LIMIT = 1.0
 """Default largest action component. The paper declares actions in [−1, 1]; its released code does
 not clip them (`action_limit=None`)."""
@@ -75,8 +79,12 @@ class WorldParams:
                 continue
             if field.name == "action_limit" and value is None:
                 continue
-            if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise InputError(f"{field.name} is {value!r}: it must be a positive finite number")
+            largest = MAX_ACTION if field.name == "action_limit" else MAX_NUMBER
+            if not isinstance(value, (int, float)) or not MIN_NUMBER <= value <= largest:
+                raise InputError(
+                    f"{field.name} is {value!r}: it must be a positive finite number, from "
+                    f"{MIN_NUMBER:g} to {largest:g}"
+                )
         if self.obstacle_area > 1:
             raise InputError(f"obstacle_area is {self.obstacle_area!r}: it must be at most 1")
 

@@ -18,6 +18,9 @@ from ssmarl.core.types import Key
 from ssmarl.env.env import Env
 from ssmarl.env.state import EnvState
 
+MAX_RECORDED = 10_000_000
+"""Steps of single agents in a recording: some gigabytes of memory."""
+
 
 class Recording(eqx.Module):
     """One episode. Row t of states is before step t; the last row is the final state."""
@@ -51,6 +54,12 @@ def record(
         act: the controller.
         carry: its recurrent state at the start.
     """
+    steps, agents = env.params.episode_length, env.params.num_agents
+    if steps * agents > MAX_RECORDED:
+        raise InputError(
+            f"{steps:,} steps of {agents:,} agents are too many to record: at most "
+            f"{MAX_RECORDED:,} steps of single agents"
+        )
     start_key, act_key = jax.random.split(key)
     start = env.reset(start_key)
 
@@ -60,7 +69,7 @@ def record(
         after, result = env.step(state, action)
         return (after, carry), (state, action, result)
 
-    keys = jax.random.split(act_key, env.params.episode_length)
+    keys = jax.random.split(act_key, steps)
     (end, _), (before, action, result) = jax.lax.scan(step, (start, carry), keys)
     return Recording(
         action=action,
@@ -94,6 +103,19 @@ def check_placed(env: Env, recording: Recording) -> None:
             f"no start free of overlaps found for {env.params.num_agents} agents and "
             f"{env.params.num_obstacles} obstacles: use fewer obstacles or another seed"
         )
+
+
+def check_finite(recording: Recording) -> None:
+    """Refuse an episode with actions, positions, rewards or costs that are not finite, by name."""
+    checked = {
+        "actions": recording.action,
+        "positions": recording.state.position,
+        "rewards": recording.reward,
+        "costs": recording.cost,
+    }
+    bad = [name for name, values in checked.items() if not np.isfinite(np.asarray(values)).all()]
+    if bad:
+        raise InputError(f"{' and '.join(bad)} were not finite in this episode")
 
 
 def check_path(path: str | Path) -> Path:

@@ -100,6 +100,7 @@ def summarize(env: Env, runs: Episode, seed: int, seconds: float) -> Result:
         "cost_by_constraint": {
             item.name: float(columns[f"cost_{item.name}"].mean()) for item in env.constraints
         },
+        "limits": {item.name: float(item.limit) for item in env.constraints},
         "cost_most_by_constraint": {
             item.name: float(costs[:, :, c].mean(axis=0).max())
             for c, item in enumerate(env.constraints)

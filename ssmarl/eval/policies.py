@@ -15,7 +15,7 @@ from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
 from ssmarl.env.params import ActionBound
-from ssmarl.env.recording import Recording, check_placed, record
+from ssmarl.env.recording import Recording, check_finite, check_placed, record
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.eval.evaluate import Result, evaluate
 from ssmarl.policy.policy import PolicyMetadata
@@ -107,6 +107,7 @@ def record_policy(env: Env, policy: Controller, key: Key) -> Recording:
     )
     recording = jax.device_get(run(key))
     check_placed(env, recording)
+    check_finite(recording)
     return recording
 
 

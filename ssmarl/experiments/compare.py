@@ -153,7 +153,7 @@ def _section(results: Results, size: int) -> str:
         results.folder / f"curves-n{size}.png",
         panels=(
             ("reward", "team reward"),
-            ("cost", "cost per agent and episode"),
+            ("cost_collision", "collision cost per agent and episode"),
             ("success", "success"),
         ),
         limits=(1,),

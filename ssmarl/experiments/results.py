@@ -22,7 +22,7 @@ from ssmarl.eval.statistics import student_interval
 RESULTS, CURVES = "results.json", "curves.csv"
 CURVE_POINTS = 60
 """Rows kept of each training's metrics: means over equal windows."""
-CURVE_COLUMNS = ("steps", "reward", "cost", "success", "safe", "kl", "step_recovery")
+CURVE_COLUMNS = ("steps", "reward", "contacts", "success", "safe", "kl", "step_recovery")
 """Besides one for the cost of each constraint."""
 
 

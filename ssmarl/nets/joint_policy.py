@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.core.errors import InputError
+from ssmarl.core.random import MAX_WEIGHTS, WeightGenerator
 from ssmarl.core.types import Count, Rng, Tree
 from ssmarl.env.env import Env
 from ssmarl.env.graph import Graph
@@ -41,6 +42,14 @@ class JointPolicy(eqx.Module):
             return JointPolicy(escape.wrap(config.build(rng)), None)
         if config.tag == "tem":
             raise InputError("tem: a message is only meaningful to agents with the same network")
+        if num_actors < 1:
+            raise InputError(f"num_actors is {num_actors}: it must be at least 1")
+        one = jax.eval_shape(lambda: config.build(WeightGenerator(0)))
+        weights = num_actors * sum(leaf.size for leaf in jax.tree.leaves(one))
+        if weights > MAX_WEIGHTS:
+            raise InputError(
+                f"{num_actors:,} networks have {weights:,} weights: at most {MAX_WEIGHTS:,}"
+            )
         actors = [escape.wrap(config.build(rng)) for _ in range(num_actors)]
         return JointPolicy(jax.tree.map(lambda *leaves: jnp.stack(leaves), *actors), num_actors)
 

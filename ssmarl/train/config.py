@@ -27,10 +27,11 @@ from ssmarl.env.neighbors import NeighborConfig
 from ssmarl.env.params import ACTION_LIMIT, ActionBound
 from ssmarl.env.scenario import GoalEdges
 from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.eval.evaluate import MAX_EPISODES
 
 MAX_ITERATIONS = 1_000_000
 """Of a run."""
-MAX_SAMPLES = 20_000_000
+MAX_SAMPLES = 5_000_000
 """Steps of single agents in one iteration: some gigabytes of memory."""
 
 
@@ -102,6 +103,10 @@ class TrainConfig:
         for name in ("steps", "evaluate_every", "evaluate_episodes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.evaluate_episodes > MAX_EPISODES:
+            raise InputError(
+                f"evaluate_episodes is {self.evaluate_episodes}: it must be at most {MAX_EPISODES}"
+            )
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}: it must be from 0 to {2**32 - 1}")
         if not 0 <= self.averaging < 1:
@@ -230,7 +235,10 @@ class TrainConfig:
         sources = from_json(tuple[SourceFile, ...], data.get("sources", []), "sources")
         require_sources(sources, "this run")
         stored = [data.get("algo"), data.get("scenario"), data.get("dynamics")]
-        refuse_files([*stored, *data.get("constraints", ())], "this run")
+        constraints = data.get("constraints", [])
+        if not isinstance(constraints, list):
+            raise InputError(f"config.constraints is {constraints!r}: it must be a list")
+        refuse_files([*stored, *constraints], "this run")
         settings = data.get("settings")
         config = from_json(TrainConfig, {**data, "settings": None}, "config")
         kind = config.algorithm.config

@@ -19,6 +19,7 @@ from ssmarl.core.devices import (
 )
 from ssmarl.core.types import Key
 from ssmarl.env.env import Env
+from ssmarl.rl.rollout import placed_episodes
 
 Iteration = Callable[[State, Float[Array, ""], Key], tuple[State, Metrics]]
 
@@ -33,7 +34,8 @@ def compiled_iteration(env: Env, algorithm: Algorithm, config: Any) -> Iteration
     """(state, progress 0…1, key) → (state, metrics).
 
     Every environment has a key of its own, so the episodes do not depend on the number of devices;
-    only which chunks the Fisher matrix is estimated from does. A state that would not be finite is
+    only which chunks the Fisher matrix is estimated from does. Starts with overlaps are not trained
+    on (`placed_episodes`); `unplaced` is their fraction. A state that would not be finite is
     rejected: the old one stays, and `not_finite` is logged. The compiled function is cached:
     further seeds of the same run compile nothing.
     """
@@ -55,11 +57,13 @@ def compiled_iteration(env: Env, algorithm: Algorithm, config: Any) -> Iteration
     def iterate(state: State, progress: Float[Array, ""], key: Key) -> tuple[State, Metrics]:
         episode_key, other_key = jax.random.split(key)
         keys = jax.random.split(episode_key, config.num_envs)
+        keys, unplaced = placed_episodes(env, keys)
         new, metrics = on_all_devices(state, progress, keys, other_key)
         # One bad batch must not spoil running means, critics or optimisers for the rest of a run.
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+        finite &= unplaced < 1
         new = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
         rejected = jnp.maximum(metrics.get("not_finite", 0.0), 1.0 - finite)
-        return new, metrics | {"not_finite": rejected}
+        return new, metrics | {"not_finite": rejected, "unplaced": unplaced}
 
     return jax.jit(iterate, donate_argnums=0)

@@ -20,7 +20,7 @@ from ssmarl.train.selection import Score, better, score
 
 EVALUATED = {
     "eval_reward": "reward_team",
-    "eval_cost": "cost_agent",
+    "eval_contacts": "cost_agent",
     "eval_success": "success",
     "eval_safe": "safe",
 }

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from ssmarl.core.errors import InputError
 from ssmarl.core.files import read_json, write_atomically, write_json
 from ssmarl.core.serialization import load_tree, read_metadata, save_tree
 from ssmarl.core.types import Json
+from ssmarl.env.constraint import limit_of
 from ssmarl.train.config import TrainConfig
 
 CONFIG, METRICS, LOCK = "config.json", "metrics.csv", ".lock"
@@ -22,6 +24,15 @@ try:
 except ImportError:  # Windows: runs are not locked
     fcntl = None
 
+PLAIN: dict[str, Any] = {
+    "scenario": str,
+    "algo": str,
+    "settings": dict,
+    "constraints": list,
+    "seed": int,
+    "episode_length": (int, type(None)),
+}
+"""What plots and reports read of a stored configuration, and of which kind it is."""
 CLOCK = ("seconds", "steps_per_s")
 """Columns that differ between equal runs."""
 MIN_FREE_BYTES = 100 << 20
@@ -30,7 +41,8 @@ MIN_FREE_BYTES = 100 << 20
 
 def prepare(folder: Path, config: TrainConfig) -> None:
     """Create the directory of a new run, or refuse before hours of work if it cannot be written."""
-    if folder.is_dir() and any(item.name != LOCK for item in folder.iterdir()):
+    # The lock, and files that a killed process had begun to write, have names with a dot.
+    if folder.is_dir() and any(not item.name.startswith(".") for item in folder.iterdir()):
         raise InputError(f"{folder}: not empty; resume it with --resume, or choose another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,6 +93,14 @@ def read_config_json(folder: Path) -> Json:
         raise InputError(
             f"{folder / CONFIG}: of ssmarl 0.1; its policy can be used, the run cannot"
         )
+    for name, kinds in PLAIN.items():
+        value = data.get(name)
+        if name not in data or not isinstance(value, kinds) or isinstance(value, bool):
+            raise InputError(f"{folder / CONFIG}: {name} is missing or of the wrong kind")
+    for text in data["constraints"]:
+        if not isinstance(text, str):
+            raise InputError(f"{folder / CONFIG}: a constraint is {text!r}, it must be text")
+        limit_of(text)
     return data
 
 
@@ -118,8 +138,11 @@ class MetricsFile:
         """Drop rows after the given number of iterations: they will be computed again."""
         if not self.path.exists():
             return
-        with self.path.open(newline="") as file:
-            rows = list(csv.reader(file))
+        try:
+            with self.path.open(newline="") as file:
+                rows = list(csv.reader(file))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path}: not a table of metrics ({error})") from None
         if not rows:
             self.path.unlink()
             return
@@ -135,7 +158,10 @@ class MetricsFile:
         first = self.columns is None
         self.columns = self.columns or list(row)
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            # A run of an earlier version goes on with the columns that its file has.
+            writer = csv.DictWriter(
+                file, self.columns, restval="nan", extrasaction="ignore", lineterminator="\n"
+            )
             if first:
                 writer.writeheader()
             writer.writerow({name: _short(value) for name, value in row.items()})
@@ -149,9 +175,14 @@ def read_metrics(folder: Path) -> dict[str, list[float]]:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         raise InputError(f"{folder}: no metrics there") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a table of metrics ({error})") from None
     if not rows:
         raise InputError(f"{path}: no iteration is finished yet")
-    return {name: [_number(row[name]) for row in rows] for name in rows[0]}
+    named = {name: [_number(row[name]) for row in rows] for name in rows[0] if name is not None}
+    if not all(math.isfinite(step) for step in named.get("steps", [math.nan])):
+        raise InputError(f"{path}: its column steps is missing or holds what is no number")
+    return named
 
 
 def _short(value: float | int) -> str:

@@ -45,6 +45,8 @@ def describe(row: Row) -> str:
     shown.append(f"{row['steps_per_s']:,.0f} steps/s")
     if row.get("not_finite"):
         shown.append(f"refused, not finite: {row['not_finite']:.0%} of updates")
+    if row.get("unplaced"):
+        shown.append(f"starts with overlaps, left out: {row['unplaced']:.0%}")
     kinds = [
         f"{name} {row[f'step_{name}']:.0%}"
         for name in ("free", "constrained", "recovery", "rejected")

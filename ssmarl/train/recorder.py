@@ -1,14 +1,13 @@
 """Where a run stands, and what is written and reported of it."""
 
-import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from ssmarl.algos.base import State
+from ssmarl.core.config import to_json
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.train import files
 from ssmarl.train.config import TrainConfig
@@ -34,6 +33,16 @@ class Progress:
     """Running average of the policy's weights, if the run has one."""
     refused: int = 0
     """Updates in a row that were not finite."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a checkpoint stores of a run's progress besides its state."""
+
+    iterations: int
+    seconds: float
+    best: Score | None
+    simulated: float = 0.0
 
 
 class Recorder:
@@ -88,11 +97,7 @@ class Recorder:
 
 def write_checkpoint(folder: Path, progress: Progress) -> None:
     """All that the run needs to resume."""
-    metadata: dict[str, Any] = {
-        "iterations": progress.iterations,
-        "seconds": progress.seconds,
-        "simulated": progress.simulated,
-        "best": None if progress.best.iteration < 0 else dataclasses.asdict(progress.best),
-    }
+    best = None if progress.best.iteration < 0 else progress.best
+    done = Done(progress.iterations, progress.seconds, best, progress.simulated)
     stored = progress.state if progress.average is None else (progress.state, progress.average)
-    files.save_checkpoint(folder, jax.device_get(stored), metadata)
+    files.save_checkpoint(folder, jax.device_get(stored), to_json(done))

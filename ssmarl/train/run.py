@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool
 from ssmarl.algos.base import State
 from ssmarl.core import hosts
 from ssmarl.core.compiler import check_compiler
+from ssmarl.core.config import from_json
 from ssmarl.core.errors import InputError, RunError
 from ssmarl.core.random import WeightGenerator
 from ssmarl.core.types import Flag, Key, Scalar
@@ -34,7 +35,7 @@ from ssmarl.train import files
 from ssmarl.train.config import TrainConfig, run_directory
 from ssmarl.train.engine import Iteration, compiled_iteration, on_devices
 from ssmarl.train.progress import Bar, Reporter, Row, TensorBoard, Wandb
-from ssmarl.train.recorder import Progress, Recorder
+from ssmarl.train.recorder import Done, Progress, Recorder
 from ssmarl.train.selection import Score
 
 SPAWN_TRIES = 32
@@ -117,13 +118,15 @@ def _restored(config: TrainConfig, folder: Path) -> Progress:
         return Progress(initial_state(config))
     stored, metadata = found
     state, average = stored if with_average else (stored, None)
+    done = from_json(Done, metadata, f"{folder / files.CHECKPOINT}: checkpoint")
+    total = len(config.round_robin())
+    if not 0 <= done.iterations <= total:
+        raise InputError(
+            f"{folder}: its checkpoint is of iteration {done.iterations}, its configuration has "
+            f"{total}"
+        )
     return Progress(
-        state,
-        metadata["iterations"],
-        metadata["seconds"],
-        metadata.get("simulated", 0.0),
-        Score() if metadata["best"] is None else Score(**metadata["best"]),
-        average,
+        state, done.iterations, done.seconds, done.simulated, done.best or Score(), average
     )
 
 
@@ -273,14 +276,17 @@ def _iterate(
             **values,
             "steps_per_s": (played - before) / spent,
         }
+        if not (folder / files.CONFIG).exists():
+            raise RunError(f"{folder}: the run directory was deleted during training")
         policy = config.algorithm.policy(progress.state)
         if config.averaging > 0:
             policy = progress.average = averaged(progress.average, policy, config.averaging)
+        last = progress.iterations == total
+        if hosts.is_leader():
+            recorder.record(progress, policy, row, began, last=last)
         stop = hosts.any_host(bool(stopping))
         if hosts.is_leader():
-            ends = stop or progress.iterations == total
-            recorder.record(progress, policy, row, began, last=progress.iterations == total)
-            recorder.checkpoint(progress, policy, played, stop=stop, now=ends)
+            recorder.checkpoint(progress, policy, played, stop=stop, now=stop or last)
         if stop:
             message = f"stopped after {progress.iterations} of {total} iterations: {folder}"
             raise Stopped(message, folder)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ssmarl.core.types import Json
+from ssmarl.env.constraint import limit_of
 from ssmarl.train.files import read_config_json, read_metrics
 from ssmarl.viz.figure import COLOURS, mean_curve, new_figure, save_figure
 
@@ -36,8 +37,7 @@ class Group:
     @property
     def limits(self) -> dict[str, float]:
         """Limits by cost."""
-        pairs = (text.split(",")[0].partition("=") for text in self.config["constraints"])
-        return {name: float(limit) for name, _, limit in pairs}
+        return dict(limit_of(text) for text in self.config["constraints"])
 
 
 def save_curves(folders: list[Path], path: Path, *, log: bool = False) -> None:

@@ -13,13 +13,13 @@ from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 from ssmarl.train.files import read_config_json, read_metrics
 from ssmarl.viz.figure import COLOURS, new_figure, save_figure
+from ssmarl.viz.results import costs_of, figure_of
 
 FILE = "report.html"
 CASES = ("step_free", "step_constrained", "step_recovery", "step_rejected")
 """Kinds of constrained steps, and those that the line search rejected."""
 MEASURES = (
     ("reward_team", "team reward", "{:.0f}"),
-    ("cost_agent", "cost/agent", "{:.2f}"),
     ("success", "success", "{:.1%}"),
     ("reach", "reach", "{:.1%}"),
     ("safe", "safe agents", "{:.1%}"),
@@ -132,15 +132,27 @@ def _summary(metrics: dict[str, list[float]]) -> str:
 
 
 def _table(results: list[Json]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("agents", *(m[1] for m in MEASURES), "episodes"))
+    """A row per team size; every cost by its name, with its limit."""
+    columns = [*MEASURES]
+    for name, limits in costs_of(results).items():
+        texts = "/".join(f"{limit:g}" for limit in sorted(limits))
+        columns.append((f"cost_{name}", f"{name} ≤ {texts}" if texts else name, "{:.2f}"))
+    if len(columns) == len(MEASURES):  # of an earlier version
+        columns.append(("cost_agent", "contacts", "{:.2f}"))
+    titles = ("agents", *(title for _, title, _ in columns), "episodes")
+    head = "".join(f"<th>{_text(title)}</th>" for title in titles)
     rows = []
     for result in results:
         cells = [str(result["num_agents"])]
-        for name, _, style in MEASURES:
-            low, high = result["ci95"][name]
-            half = "?" if low is None else style.format((high - low) / 2).rstrip("%")
-            cells.append(f"{style.format(result[name])} ± {half}")
-        cells.append(str(result["episodes"]))
+        for name, _, style in columns:
+            found = figure_of(result, name)
+            if found is None:
+                cells.append("–")
+                continue
+            value, low, high = found
+            half = "?" if low == high else style.format((high - low) / 2).rstrip("%")
+            cells.append(f"{style.format(value)} ± {half}")
+        cells.append(str(result.get("episodes", "")))
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return (
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"

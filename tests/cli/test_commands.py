@@ -125,7 +125,7 @@ def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, caps
         ("simulate --action-limit 0", "action_limit is 0"),
         ("simulate --seed -1", "seed is -1"),
         ("simulate --seed 99999999999999999999", "seed is 9"),
-        ("simulate --num-agents 99999999999", "from 1 to 1000000"),
+        ("simulate --num-agents 99999999999", "from 1 to 100000"),
         ("simulate --out tests", "must end in"),
         ("bench --only fly", "fly"),
         ("bench --only", "--only names nothing"),
@@ -155,6 +155,17 @@ def test_wrong_types_from_python_are_refused_without_the_type_checker():
             [sys.executable, "-c", program], capture_output=True, text=True, check=False
         )
         assert "InputError" in result.stderr.splitlines()[-1]
+
+
+def test_python_takes_single_values_and_records_without_the_type_checker():
+    program = (
+        "import ssmarl; config = ssmarl.TrainConfig(scenario=ssmarl.SCENARIOS['line'], "
+        "algo='rmappo', num_agents=4); print(config.scenario, config.sizes, config.settings)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.startswith("line (4,) PpoConfig(")
 
 
 def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
@@ -259,6 +270,21 @@ def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
             ["train", "--set", "cost_aggregation=team", "share_parameters=false"],
             "cost_aggregation=team",
         ),
+        (["train", "--cost-limit", "1e308"], "from 0 to 1e+09"),
+        (["train", "--set", "actor.log_std=NaN"], "log_std is nan: it must be finite"),
+        (["train", "--steps", "1e15"], "1,000,000 iterations"),
+        (["train", "--evaluate-episodes", "2147483648"], "at most 1000000"),
+        (["train", "--seeds", "2147483648"], "from 1 to 1000"),
+        (["train", "--set", "actor.recurrent_size=1048576"], "more than 20,000,000 weights"),
+        (["train", "--set", f"gamma={'[' * 5000}"], "it must be a number"),
+        (["train", "--set", f"gamma={'9' * 5000}"], "it must be a number"),
+        (["train", "--action-limit", "1e30"], "to 1e+06"),
+        (["train", "--scenario", "a\0b"], "NUL"),
+        (["simulate", "--num-agents", "1000", "--episode-length", "20000"], "at most 10,000,000"),
+        (["simulate", "--layout", "/dev/zero"], "at most 64 MB"),
+        (["simulate", "--constraint", "collision=1,margin=1e300"], "from 0 to 1e+09"),
+        (["eval", "orca", "--episodes", "2147483648"], "from 1 to 1000000"),
+        (["eval", "orca", "--num-agents", "1000000"], "from 1 to 100000"),
         (["eval", "."], "no policy.safetensors there yet"),
         (["eval", "nowhere"], "no such run directory"),
         (["eval", "pretrained:nothing"], "pretrained:nothing"),

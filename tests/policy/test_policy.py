@@ -1,6 +1,7 @@
 """Policies on disk: whole, self-contained, and refused when damaged."""
 
 import json
+import time
 
 import equinox as eqx
 import jax
@@ -109,6 +110,20 @@ def test_weights_of_other_types_and_weights_that_are_not_finite_are_refused(tmp_
         save_tree(path, jax.tree.map(change, mine.joint), about)
         with pytest.raises(ssmarl.InputError, match=complaint):
             ssmarl.load(path)
+
+
+@pytest.mark.parametrize(
+    ("count", "complaint"),
+    [(0, "num_actors is 0"), (-1, "num_actors is -1"), (10**6, "weights: at most 20,000,000")],
+)
+def test_impossible_numbers_of_networks_are_refused_at_once(count, complaint, tmp_path):
+    path, mine = tmp_path / FILE, policy()
+    about = to_json(mine.metadata) | {"num_actors": count}
+    save_tree(path, mine.joint, {"format": 2, "policy": about, "training": {}})
+    began = time.monotonic()
+    with pytest.raises(ssmarl.InputError, match=complaint):
+        ssmarl.load(path)
+    assert time.monotonic() - began < 5
 
 
 def test_files_of_earlier_versions_load_and_say_that_they_have_no_checksum(tmp_path, caplog):

@@ -9,11 +9,12 @@ from PIL import Image
 
 import ssmarl
 from ssmarl.train.config import TrainConfig
-from ssmarl.viz import curves
+from ssmarl.viz import curves, scalability
 from ssmarl.viz.curves import grouped, save_curves
 from ssmarl.viz.figure import mean_curve
 from ssmarl.viz.report import write_report
-from ssmarl.viz.scalability import read_results, save_scalability
+from ssmarl.viz.results import read_results
+from ssmarl.viz.scalability import save_scalability
 
 NAMES = [
     "steps",
@@ -118,6 +119,66 @@ def test_scalability_needs_files_of_evaluations(tmp_path):
             read_results(file)
     with pytest.raises(ssmarl.InputError, match="no such file"):
         read_results(tmp_path / "nothing.json")
+
+
+def test_costs_have_their_names_and_limits(tmp_path, monkeypatch):
+    """Also where contacts are not what is constrained."""
+    drawn = []
+    monkeypatch.setattr(scalability, "save_figure", lambda figure, _: drawn.append(figure))
+    costs = {"cost_by_constraint": {"speed": 3.5, "collision": 0.1}, "limits": {"speed": 4.0}}
+    row = result(3) | costs
+    row["ci95"] |= {"cost_speed": [3.0, 4.0], "cost_collision": [0.0, 0.2]}
+    file = tmp_path / "eval.json"
+    file.write_text(json.dumps([row]))
+    save_scalability([file], tmp_path / "x.png")
+    (figure,) = drawn
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[1:3] == ["speed per agent and episode", "collision per agent and episode"]
+    assert [line.get_label() for line in figure.axes[1].lines] == ["mine", "limit 4"]
+    run = make_run(tmp_path / "run", scenario="navigation")
+    save_curves([run], run / "plots" / "curves.svg")
+    page = write_report(run, run / "plots" / "curves.svg", None, [row]).read_text()
+    assert "<th>speed ≤ 4</th><th>collision</th>" in page
+    assert "<td>3.50 ± 0.50</td>" in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_agents": 0}, {"reward_agent": None}, {"ci95": {}}, {"success": "x"}, {"policy": 3}],
+)
+def test_evaluations_with_missing_or_wrong_figures_are_refused(change, tmp_path):
+    file = tmp_path / "eval.json"
+    file.write_text(json.dumps([result(3) | change]))
+    with pytest.raises(ssmarl.InputError, match="not a file that ssmarl eval --json wrote"):
+        read_results(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a,b\n1,2\n", "column steps is missing"),
+        ("steps,reward\nx,1\n", "holds what is no number"),
+        ("", "no iteration"),
+        ("steps\n" + "1" * 200_000, "not a table"),
+    ],
+)
+def test_damaged_metrics_are_refused(text, complaint, tmp_path):
+    run = make_run(tmp_path / "run")
+    (run / "metrics.csv").write_text(text)
+    with pytest.raises(ssmarl.InputError, match=complaint):
+        grouped([run])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"constraints": 3}, {"constraints": ["collision"]}, {"seed": "x"}, {"scenario": None}],
+)
+def test_damaged_configurations_are_refused(change, tmp_path):
+    run = make_run(tmp_path / "run")
+    config = json.loads((run / "config.json").read_text()) | change
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ssmarl.InputError, match=r"wrong kind|NAME=LIMIT"):
+        grouped([run])
 
 
 def test_the_shipped_policies_evaluations_can_be_drawn(tmp_path):

@@ -12,11 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.core.types import Key
-from ssmarl.env.params import WorldParams
+from ssmarl.env.params import MAX_ACTION, WorldParams
 from ssmarl.env.state import Body
-
-MAX_ACTION = 1e6
-"""Even the unclipped world bounds actions here, far beyond use, so that numbers stay finite."""
 
 
 class LinearResponse(eqx.Module):

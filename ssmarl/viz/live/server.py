@@ -148,8 +148,11 @@ class Viewer:
             pace = self.session.stage.env.params.dt / self.playback.speed
             steps = max(1, math.ceil(MIN_FRAME_SECONDS / pace))
             async with self.busy:
-                frame = await run_in_threadpool(self.advance, steps)
-                await self.send(frame)
+                try:
+                    await self.send(await run_in_threadpool(self.advance, steps))
+                except InputError as error:  # the world cannot go on
+                    self.playback.playing = False
+                    await self.send({"type": "error", "message": str(error)})
             await asyncio.sleep(max(0.0, steps * pace - (time.monotonic() - began)))
 
     def advance(self, steps: int) -> Json:
@@ -160,7 +163,8 @@ class Viewer:
 
     async def send(self, message: Json) -> None:
         """As compact JSON."""
-        await self.socket.send_text(json.dumps(message, separators=(",", ":")))
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+        await self.socket.send_text(text)
 
     def hello(self) -> Json:
         """What there is to choose from."""

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from ssmarl.control.controllers import Classical, Controller, with_filter
 from ssmarl.core.errors import InputError
-from ssmarl.core.types import Json, Tree
+from ssmarl.core.types import Flag, Json, Tree
 from ssmarl.env.env import Env
 from ssmarl.env.state import EnvState
 from ssmarl.eval.policies import env_for
@@ -41,6 +41,8 @@ class Shown(eqx.Module):
     reward: Float[Array, ""]
     cost: Float[Array, " C"]
     """Mean of the agents."""
+    finite: Flag
+    """Whether positions, rewards and costs are."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,11 @@ class Session:
 
     def step(self) -> None:
         """One step."""
-        self.state, self.recurrent, shown = self.stage.advance(self.state, self.recurrent)
-        self.shown = shown = jax.device_get(shown)
+        after, recurrent, shown = self.stage.advance(self.state, self.recurrent)
+        shown = jax.device_get(shown)
+        if not bool(shown.finite):
+            raise InputError("the next positions, reward or costs are not finite: restart")
+        self.state, self.recurrent, self.shown = after, recurrent, shown
         self.reward += float(shown.reward)
         self.cost = self.cost + shown.cost
 
@@ -226,11 +231,13 @@ def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
     def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
         action, recurrent = policy.act(policy.observe(wide, state), recurrent)
         state, result = wide.step(state, action)
+        checked = (state.position, result.reward, result.cost)
         shown = Shown(
             contacts=result.contacts,
             arrived=(result.distance < params.arrival_radius).sum(),
             reward=result.reward.sum(),
             cost=result.cost.mean(axis=0),
+            finite=jnp.stack([jnp.isfinite(values).all() for values in checked]).all(),
         )
         return state, recurrent, shown
 

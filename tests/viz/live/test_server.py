@@ -130,6 +130,22 @@ def _wide(session):
     return replace(env, params=replace(env.params, num_obstacles=count))
 
 
+def test_the_world_is_that_of_the_policy(stages):
+    metadata = replace(stages.policy.metadata, action_limit=None)
+    unclipped = Stages(Policy(stages.policy.joint, metadata))
+    assert unclipped.get("navigation", 2, None).env.params.action_limit is None
+    assert stages.get("navigation", 2, None).env.params.action_limit == 1.0
+
+
+def test_what_is_not_finite_is_refused_and_not_shown(stages):
+    broken = jax.tree.map(lambda leaf: leaf * np.float32(3e38), stages.policy.joint)
+    session = Session(Stages(Policy(broken, stages.policy.metadata)))
+    before = session.frame()
+    with pytest.raises(InputError, match="not finite"):
+        session.step()
+    assert session.frame() == before
+
+
 def test_obstacles_can_be_added_up_to_the_spare_ones(stages):
     session = Session(stages)
     for i in range(SPARE):
@@ -199,6 +215,9 @@ def test_wrong_messages_get_an_error_and_nothing_changes(page, message, complain
 def test_pages_from_elsewhere_are_refused(address):
     with pytest.raises(InvalidStatus):
         Page(address, origin="http://elsewhere.example")
+    with pytest.raises(InvalidStatus) as unreadable:
+        Page(address, origin="http://[::1")
+    assert unreadable.value.response.status_code == 403
     Page(address, origin=f"http://{address}").close()
     request = urllib.request.Request(f"http://{address}/", headers={"Host": "elsewhere.example"})
     with pytest.raises(urllib.error.HTTPError) as refused:
