@@ -12,34 +12,30 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
 
 from ssmarl.algos.base import State
 from ssmarl.core import hosts
 from ssmarl.core.compiler import check_compiler
 from ssmarl.core.config import from_json
-from ssmarl.core.errors import InputError, RunError
+from ssmarl.core.errors import InputError, RunError, reason
 from ssmarl.core.random import WeightGenerator
-from ssmarl.core.types import Flag, Key, Scalar
-from ssmarl.env.env import Env
+from ssmarl.core.types import Scalar
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.policy.policy import Policy, load
 from ssmarl.train import files
+from ssmarl.train.checks import check_evaluation, check_starts
 from ssmarl.train.config import TrainConfig, run_directory
 from ssmarl.train.engine import Iteration, compiled_iteration, on_devices
 from ssmarl.train.progress import Bar, Reporter, Row, TensorBoard, Wandb
 from ssmarl.train.recorder import Done, Progress, Recorder
 from ssmarl.train.selection import Score
 
-SPAWN_TRIES = 32
-"""Starts of a training environment that are tried before training."""
 MAX_REFUSED = 20
 """Updates in a row that are refused for not being finite before training stops."""
 
@@ -79,7 +75,8 @@ def train(
     config = adapted(config)
     start = initial_state(config)
     config.round_robin()  # refuses what is too large
-    _check_starts(config)
+    check_starts(config)
+    check_evaluation(config, config.algorithm.policy(start))
     for env in config.training_envs():
         config.algorithm.check(env, config.settings)
     with _leading(folder):
@@ -166,34 +163,6 @@ def adapted(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, settings=settings)
 
 
-def _check_starts(config: TrainConfig) -> None:
-    """Refuse training environments without a free start, or whose values are not finite."""
-    keys = jax.random.split(jax.random.key(config.seed), SPAWN_TRIES)
-    for env in config.training_envs():
-        placed, finite = jax.device_get(jax.jit(jax.vmap(partial(_first_step, env)))(keys))
-        if not placed.any():
-            params = env.params
-            raise InputError(
-                f"none of {SPAWN_TRIES} starts of {params.num_agents} agents and "
-                f"{params.num_obstacles} obstacles on {params.side:.2g} m was free of overlaps: "
-                "use a larger side_scale or fewer of them"
-            )
-        names = [f"the reward of scenario {env.scenario.name!r}"]
-        names += [f"the cost {item.name!r}" for item in env.constraints]
-        for name, good in zip(names, finite[placed].all(axis=0), strict=True):
-            if not good:
-                raise InputError(f"{name} is not finite after one step from a random start")
-
-
-def _first_step(env: Env, key: Key) -> tuple[Flag, Bool[Array, " C1"]]:
-    """Whether a start is free of overlaps; and whether reward and costs of a step are finite."""
-    state = env.reset(key)
-    action = jax.random.normal(key, (env.params.num_agents, env.dynamics.action_dim))
-    _, result = env.step(state, action)
-    values = jnp.concatenate([result.reward[:, None], result.cost], axis=1)
-    return state.placed, jnp.isfinite(values).all(axis=0)
-
-
 @jax.jit
 def averaged(
     average: JointPolicy | None, newest: JointPolicy, decay: Scalar | float
@@ -232,9 +201,12 @@ def _continue(
     try:
         with _stop_signals() as stopping:
             _iterate(config, folder, progress, plan, steps, metrics, reporters, stopping)
+    except OSError as error:  # a full disk, or one that has become read-only
+        raise RunError(f"{folder}: {reason(error)}; what was written before is kept") from error
     finally:
         for reporter in reporters:
-            reporter.close()
+            with contextlib.suppress(OSError):  # every row is flushed before
+                reporter.close()
     hosts.wait_for_all("end")  # the policy is written
     return Run(folder, config, load(folder), progress.best)
 

@@ -281,7 +281,7 @@ def test_a_scenario_of_ones_own_is_trained_on_and_reported(tmp_path, capsys):
         (["train", "--action-limit", "1e30"], "to 1e+06"),
         (["train", "--scenario", "a\0b"], "NUL"),
         (["simulate", "--num-agents", "1000", "--episode-length", "20000"], "at most 10,000,000"),
-        (["simulate", "--layout", "/dev/zero"], "at most 64 MB"),
+        (["simulate", "--layout", "/dev/zero"], "larger than 64 MB"),
         (["simulate", "--constraint", "collision=1,margin=1e300"], "from 0 to 1e+09"),
         (["eval", "orca", "--episodes", "2147483648"], "from 1 to 1000000"),
         (["eval", "orca", "--num-agents", "1000000"], "from 1 to 100000"),

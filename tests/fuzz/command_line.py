@@ -111,7 +111,7 @@ def target() -> Iterator[Try]:
         raise Reached
 
     places = (
-        "ssmarl.train.run._check_starts",
+        "ssmarl.train.run.check_starts",
         "ssmarl.eval.evaluate.run_episodes",
         "ssmarl.eval.policies.record_policy",
         "ssmarl.cli.simulate.record",

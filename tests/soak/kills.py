@@ -18,16 +18,21 @@ from pathlib import Path
 
 from ssmarl.train import files, recorder
 from ssmarl.train import run as training
-from ssmarl.train.config import TrainConfig
-from tests.fuzz.stored import CONFIG as SMALL
+from ssmarl.train.config import TrainConfig, with_settings
 
-CONFIG: dict = SMALL.to_json() | {
-    "num_obstacles": [1],
-    "episode_length": 6,
-    "steps": 40 * 4 * 6,
-    "evaluate_every": 8,
-    "evaluate_episodes": 4,
-}
+SMALL = ("num_envs=4", "chunk=3", "epochs=2", "critics.epochs=2", "actor.recurrent_size=4")
+CONFIG = with_settings(
+    TrainConfig(
+        algo="rmappo",
+        num_agents=(2,),
+        episode_length=6,
+        steps=40 * 4 * 6,
+        evaluate_every=8,
+        evaluate_episodes=4,
+    ),
+    SMALL,
+)
+"""Compiled in seconds, with everything that a run stores: networks, optimisers, critics."""
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
@@ -51,7 +56,7 @@ def work(folder: str) -> None:
     if (path / files.CONFIG).exists():
         training.resume(path, quiet=True)
     else:
-        training.train(TrainConfig.from_json(CONFIG), path, quiet=True)
+        training.train(CONFIG, path, quiet=True)
 
 
 def start(folder: Path) -> BaseProcess:

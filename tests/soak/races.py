@@ -63,7 +63,7 @@ def work(folder: str, seed: int, count: int, together: Any, ends: Any) -> None:
         setattr(TrainConfig, name, functools.cache(getattr(TrainConfig, name)))
     training.initial_state = functools.cache(training.initial_state)
     training.compiled_iteration, recorder.evaluate_and_keep = compiled, kept
-    training._check_starts = lambda config: together.wait()
+    training.check_starts = lambda config: together.wait()
     recorder.CHECKPOINT_SECONDS = 0.0
     training.initial_state(config)
     for i in range(count):

@@ -65,7 +65,8 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_before(
     at_row(monkeypatch, 4, full)
     assert main(["train", *TINY, "--out", str(tmp_path / "run")]) == 1
     error = capsys.readouterr().err
-    assert error == "ssmarl: metrics.csv: no space left on device\n"
+    assert f"{tmp_path / 'run'}: no space left on device" in error
+    assert error.count("\n") == 1
     assert len(rows(tmp_path / "run")) == 3
     assert (tmp_path / "run" / CONFIG).exists()
 
@@ -90,6 +91,14 @@ def test_what_is_half_written_is_removed_when_the_disk_is_full(tmp_path, monkeyp
     with pytest.raises(ssmarl.InputError, match=r"cannot be written \(No space left"):
         training.train(ssmarl.TrainConfig(num_agents=(2,)), tmp_path / "run", quiet=True)
     assert [item.name for item in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_a_policy_that_cannot_be_evaluated_is_refused_before_training(tmp_path, capsys):
+    """Fixed-size observations of one obstacle do not fit the scenario's own two."""
+    args = ["train", "--algo", "rmappo", "--num-agents", "2", "--num-obstacles", "1"]
+    assert main([*args, "--out", str(tmp_path / "run")]) == 2
+    assert "as many agents and obstacles" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_training_that_learns_nothing_says_so_and_ends(iteration, tmp_path, capsys):

@@ -42,7 +42,7 @@ class Shown(eqx.Module):
     cost: Float[Array, " C"]
     """Mean of the agents."""
     finite: Flag
-    """Whether positions, rewards and costs are."""
+    """Whether actions, positions, rewards and costs are."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Session:
         after, recurrent, shown = self.stage.advance(self.state, self.recurrent)
         shown = jax.device_get(shown)
         if not bool(shown.finite):
-            raise InputError("the next positions, reward or costs are not finite: restart")
+            raise InputError("the next actions, positions, reward or costs are not finite: restart")
         self.state, self.recurrent, self.shown = after, recurrent, shown
         self.reward += float(shown.reward)
         self.cost = self.cost + shown.cost
@@ -231,7 +231,7 @@ def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
     def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
         action, recurrent = policy.act(policy.observe(wide, state), recurrent)
         state, result = wide.step(state, action)
-        checked = (state.position, result.reward, result.cost)
+        checked = (action, state.position, result.reward, result.cost)
         shown = Shown(
             contacts=result.contacts,
             arrived=(result.distance < params.arrival_radius).sum(),

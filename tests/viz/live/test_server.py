@@ -138,7 +138,7 @@ def test_the_world_is_that_of_the_policy(stages):
 
 
 def test_what_is_not_finite_is_refused_and_not_shown(stages):
-    broken = jax.tree.map(lambda leaf: leaf * np.float32(3e38), stages.policy.joint)
+    broken = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), stages.policy.joint)
     session = Session(Stages(Policy(broken, stages.policy.metadata)))
     before = session.frame()
     with pytest.raises(InputError, match="not finite"):
