@@ -35,9 +35,9 @@ class Eval:
     """Evaluate policies without action noise; several policies or team sizes give one table."""
 
     policy: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Run directories, policy files, pretrained:NAME, orca or cbf; one or several."""
+    """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
-    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()
@@ -69,7 +69,9 @@ class Eval:
 
         load_files(self.load)
         if not self.policy:
-            raise InputError("name a policy: a run directory, a file, pretrained:NAME, orca or cbf")
+            raise InputError(
+                "name a policy: a run directory, a file, pretrained:NAME, certificate, orca or cbf"
+            )
         policies = {name: controller(name, filter=self.filter) for name in self.policy}
         check_writable(self.json)
         results: list[Result] = []

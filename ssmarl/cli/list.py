@@ -131,8 +131,8 @@ def _settings(algorithm: Algorithm) -> Table:
 def _filters() -> Table:
     title = "Classical control (ssmarl eval NAME), and as a filter (--filter NAME)"
     table = Table("filter", "what it is", title=title)
-    for name, planes in FILTERS.items():
-        table.add_row(name, _first_line(planes))
+    for name, record in FILTERS.items():
+        table.add_row(name, record.summary)
     return table
 
 

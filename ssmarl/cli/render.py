@@ -19,13 +19,13 @@ class Render:
     """Film one episode of a policy, or draw its start, paths and end."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, pretrained:NAME, orca or cbf."""
+    """Run directory, policy file, pretrained:NAME, certificate, orca or cbf."""
     out: Path
     """A .gif or .mp4 film, or a .png picture."""
     scenario: str | None = None
     """Another than the policy was trained on."""
     filter: str | None = None
-    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     num_agents: int | None = None
     """Size of the team. None: as trained."""
     layout: str | None = None

@@ -1,8 +1,8 @@
 """Controllers by name: learned policies, classical control, and policies behind a safety filter.
 
 controller("pretrained:navigation")                 a learned policy
-controller("orca"), controller("cbf")               classical control
-controller("pretrained:navigation", filter="cbf")   learned, unsafe actions replaced
+controller("certificate"), controller("orca")       classical control
+controller("pretrained:navigation", filter="certificate")   learned, unsafe actions replaced
 """
 
 from pathlib import Path
@@ -11,13 +11,14 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ssmarl.control.filters import FILTERS, filter_action, goal_controller
+from ssmarl.control.filters import FILTERS, FilterCounts, filter_action, goal_controller
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
+from ssmarl.env.graph import Graph
 from ssmarl.env.params import ACTION_LIMIT
 from ssmarl.env.state import EnvState
 from ssmarl.nets.deadlock import DeadlockEscapeConfig
@@ -25,10 +26,20 @@ from ssmarl.policy import policy
 from ssmarl.policy.policy import Policy, PolicyMetadata
 
 
+class FilterState(eqx.Module):
+    """Recurrent state of a controller behind a filter."""
+
+    policy: Tree
+    """The controller's own."""
+    counts: FilterCounts
+    """Of the filter, since the start of the episode."""
+
+
 class Classical(eqx.Module):
     """Straight to the goals, as far as a safety filter allows."""
 
     filter: str = eqx.field(static=True)
+    """Name in `FILTERS`."""
 
     @property
     def metadata(self) -> PolicyMetadata:
@@ -54,19 +65,19 @@ class Classical(eqx.Module):
         """None: it has no attention."""
         return
 
-    def initial_state(self, num_agents: int) -> Tree:
-        """Empty: it has no recurrent state."""
-        return ()
+    def initial_state(self, num_agents: int) -> FilterState:
+        """It remembers nothing but the filter's counts."""
+        return FilterState((), FilterCounts.none())
 
     def observe(self, env: Env, state: EnvState) -> LocalView:
         """The local view of every agent."""
         return LocalView.of(env, state)
 
     @compiled_module
-    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A 2"], FilterState]:
         """Every agent's action."""
-        action, _ = filter_action(self.filter, observation, goal_controller(observation))
-        return action, recurrent
+        action, counts = filter_action(self.filter, observation, goal_controller(observation))
+        return action, FilterState(recurrent.policy, recurrent.counts + counts)
 
 
 class FilteredObservation(eqx.Module):
@@ -97,27 +108,35 @@ class Filtered(eqx.Module):
         """The policy's own."""
         return self.policy.attention
 
-    def initial_state(self, num_agents: int) -> Tree:
-        """The policy's own."""
-        return self.policy.initial_state(num_agents)
+    def initial_state(self, num_agents: int) -> FilterState:
+        """The policy's own, and the filter's counts."""
+        return FilterState(self.policy.initial_state(num_agents), FilterCounts.none())
 
     def observe(self, env: Env, state: EnvState) -> FilteredObservation:
-        """What both read of a state."""
-        return FilteredObservation(self.policy.observe(env, state), LocalView.of(env, state))
+        """What both read of a state; a policy that reads the graph shares it with the filter."""
+        seen = self.policy.observe(env, state)
+        graph = seen if isinstance(seen, Graph) else env.graph(state)
+        return FilteredObservation(seen, LocalView(graph, env.params, env.dynamics))
 
     @compiled_module
-    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
-        """Every agent's safe action, and the policy's new recurrent state."""
-        nominal, recurrent = self.policy.act(observation.policy, recurrent)
-        action, _ = filter_action(self.filter, observation.filter, nominal)
-        return action, recurrent
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
+        """Every agent's safe action, and the new recurrent state."""
+        nominal, inner = self.policy.act(observation.policy, recurrent.policy)
+        action, counts = filter_action(self.filter, observation.filter, nominal)
+        return action, FilterState(inner, recurrent.counts + counts)
 
 
 Controller = Policy | Classical | Filtered
 
 
+def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
+    """The recurrent state in the midst of an episode when a controller's filter is changed."""
+    own = recurrent.policy if isinstance(before, Filtered) else recurrent
+    return FilterState(own, FilterCounts.none()) if isinstance(after, Filtered) else own
+
+
 def controller(name: str | Path, *, filter: str | None = None) -> Controller:
-    """A controller by name: orca, cbf, a run directory, a policy file, or `pretrained:NAME`."""
+    """A controller by name: a filter's, a run directory, a policy file, or `pretrained:NAME`."""
     return with_filter(unfiltered(name), filter)
 
 
@@ -133,6 +152,6 @@ def with_filter(bare: Policy | Classical, filter: str | None) -> Controller:
         return bare
     if filter not in FILTERS:
         raise InputError(f"filter {filter!r}: choose from {', '.join(FILTERS)}")
-    if bare.metadata.goal_edges != "target":
+    if bare.metadata.goal_edges != "target" and not FILTERS[filter].any_goal_edges:
         raise InputError("filter: it needs agents that observe their own targets")
     return Filtered(bare, filter)

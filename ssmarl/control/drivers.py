@@ -33,7 +33,7 @@ def straight(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
     The action that would put the agent on its target after one step, as far as the limit allows:
     p + dt·(keep·v + gain·u) = target.
     """
-    response = linear_response(env)
+    response = linear_response(env.dynamics, env.params)
     wanted = (state.target - state.position) / env.params.dt
     action = (wanted - response.keep * state.velocity) / response.gain
     limit = env.params.action_limit or ACTION_LIMIT

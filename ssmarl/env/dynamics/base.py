@@ -79,6 +79,18 @@ class Dynamics(Protocol):
         ...
 
 
+@runtime_checkable
+class FullyObserved(Protocol):
+    """A dynamics whose observed state determines the body, so that others can predict its motion.
+
+    Optional: the certified safety filter needs it to predict how neighbours brake.
+    """
+
+    def body(self, observed: Float[Array, "N D"]) -> Body:
+        """The bodies that are observed as S: the inverse of `observe`, in the frame of S."""
+        ...
+
+
 def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Array, "A U"]:
     """The action as applied: clipped to the limit, per component or by its norm. NaN becomes 0."""
     limit = MAX_ACTION if params.action_limit is None else params.action_limit
