@@ -53,8 +53,8 @@ def path_after(
     action: Float[Array, "A U"],
     steps: int,
 ) -> Path:
-    """The next position under an action, then those of braking from there: P = 1 + steps."""
-    after = dynamics.step(params, body, bound_action(params, action), jnp.zeros_like(body.position))
+    """The next position under a bounded action, then those of braking from there: P = 1 + steps."""
+    after = dynamics.step(params, body, action, jnp.zeros_like(body.position))
     return _brake(params, dynamics, after, steps, [after.position])
 
 

@@ -30,6 +30,7 @@ from ssmarl.control.local_view import LocalView
 from ssmarl.core.config import check_ranges
 from ssmarl.core.errors import InputError
 from ssmarl.env.dynamics.base import Dynamics, FullyObserved
+from ssmarl.env.geometry import length
 from ssmarl.env.params import WorldParams
 from ssmarl.env.state import Body
 
@@ -71,7 +72,7 @@ class Rule(eqx.Module):
     """ρ, in metres."""
 
     def path(self, action: Float[Array, "A U"]) -> Path:
-        """The next position under an action and those of braking from there, P = T + 1."""
+        """The next position under an action within its bound, and those of braking: P = T + 1."""
         return path_after(self.params, self.dynamics, self.body, action, self.steps)
 
     def excess(self, path: Path) -> Float[Array, "A M P"]:
@@ -80,11 +81,14 @@ class Rule(eqx.Module):
         along = self.normal[..., 0, None] * x + self.normal[..., 1, None] * y
         return along - self.bound[..., None]
 
-    def allows(self, path: Path) -> Bool[Array, " A"]:
-        """Whether a path keeps every half-plane, stays within reach and ends at rest."""
-        apart = (self.excess(path) <= 0).all(axis=(1, 2))
-        far = path.position[..., 0] ** 2 + path.position[..., 1] ** 2
-        return apart & (far <= self.reach**2).all(axis=1) & (path.speed <= AT_REST)
+    def allows(self, path: Path, slack: float = 0.0) -> Bool[Array, " A"]:
+        """Whether a path keeps every half-plane, stays within reach and ends at rest.
+
+        A slack, in metres, covers the rounding of braking itself at the border of the rule.
+        """
+        apart = (self.excess(path) <= slack).all(axis=(1, 2))
+        near = (length(path.position) <= self.reach + slack).all(axis=1)
+        return apart & near & (path.speed <= AT_REST)
 
 
 def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) -> Rule:

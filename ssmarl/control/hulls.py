@@ -9,9 +9,9 @@ direction between two vertices or by the normal of an edge, so evaluating these 
 further pairs of points among the candidates change nothing.
 
 If the hulls are disjoint, the best direction is unique (it points along the shortest segment
-between them), so both sides of a pair find the same one. If they overlap, several may be equally
-good. Ties are then broken by the alignment with the line of centres rotated by a fixed angle, which
-is the same number in both views: exchanging X and Y negates the direction and the line alike.
+between them), so both sides of a pair find the same one. If they touch or overlap, several may be
+equally good. Ties are then broken by the alignment with the line of centres rotated by a fixed
+angle, which is the same number in both views: exchanging X and Y negates both.
 """
 
 import math
@@ -23,8 +23,10 @@ from jaxtyping import Array, Float
 
 from ssmarl.env.geometry import direction
 
+APART = 0.01
+"""Gap above which hulls are clearly disjoint, in metres: far below any contact distance."""
 TIE = 1e-4
-"""Gaps of overlapping hulls that differ by less, in metres, are tied."""
+"""Gaps that differ by less, in metres, are tied where hulls are not clearly disjoint."""
 TIE_ANGLE = 0.7
 """Angle by which the line of centres is rotated to break ties, in radians: any that is no symmetry
 of usual configurations."""
@@ -52,7 +54,7 @@ def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n T 2"]) -> Sepa
     gap = jnp.where(usable, along_other.min(axis=-1) - extent, -jnp.inf)
 
     best = gap.max(axis=-1, keepdims=True)
-    tolerance = jnp.where(best < 0, TIE, 0.0)
+    tolerance = jnp.where(best < APART, TIE, 0.0)
     centres = direction(other.mean(axis=-2) - own.mean(axis=-2))
     cos, sin = math.cos(TIE_ANGLE), math.sin(TIE_ANGLE)
     x, y = centres[..., 0], centres[..., 1]

@@ -20,19 +20,21 @@ from ssmarl.env.dynamics.base import MAX_ACTION, bound_action
 from ssmarl.env.geometry import direction, length
 from ssmarl.env.params import ACTION_LIMIT
 
-TIGHTEST = 6
+TIGHTEST = 5
 """Neighbours whose half-planes make a proposal: those with the least room."""
 INSET = 1e-5
 """Metres by which proposals stay inside the rule, so that rounding does not refuse them."""
+ROUNDING = 1e-6
+"""Metres by which braking, the last resort, may miss the rule by rounding."""
 TOLERANCE = 1e-6
 """By which a proposal may cross a half-plane of actions, for rounding."""
 BISECTIONS = 6
 """Of the segment from an allowed action to a proposal."""
 GRID = 9
 """Actions per axis of the coarse grid that proposes where the response is not linear."""
-OUTSIDE, INSIDE = 2, 2
-"""Rounds of linearisation, from the nominal action and then from an allowed one (twice as many
-where the response is not linear)."""
+ROUNDS = 2
+"""Of linearisation at an allowed action, after one at the nominal; twice as many where braking is
+not piecewise linear (in a disc of actions, or without linear response)."""
 
 
 def nearest_allowed(
@@ -44,19 +46,17 @@ def nearest_allowed(
     """
     nominal = bound_action(rule.params, nominal)
     brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
-    proposal = nominal
-    for _ in range(OUTSIDE):
-        proposal = propose(rule, proposal, nominal)
-    best = advance(rule, brake, proposal)
+    best = improve(rule, brake, nominal, nominal)
     linear = rule.dynamics.linear_response(rule.params) is not None
     if not linear:
         best = _nearer(nominal, best, coarse(rule, nominal))
-    for _ in range(INSIDE if linear else 2 * INSIDE):
-        best = advance(rule, best, propose(rule, best, nominal))
+    piecewise_linear = linear and rule.params.action_bound == "box"
+    for _ in range(ROUNDS if piecewise_linear else 2 * ROUNDS):
+        best = improve(rule, best, best, nominal)
     best = advance(rule, best, nominal)
     direct = rule.allows(rule.path(nominal))
     action = jnp.where(direct[:, None], nominal, best)
-    return action, direct | rule.allows(rule.path(best))
+    return action, direct | rule.allows(rule.path(best), ROUNDING)
 
 
 def coarse(rule: Rule, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
@@ -97,11 +97,20 @@ def advance(
     return jnp.where(whole[:, None], wanted, at(low))
 
 
-def propose(
-    rule: Rule, at: Float[Array, "A 2"], nominal: Float[Array, "A 2"]
+def improve(
+    rule: Rule,
+    allowed: Float[Array, "A 2"],
+    at: Float[Array, "A 2"],
+    nominal: Float[Array, "A 2"],
 ) -> Float[Array, "A 2"]:
-    """The point nearest to the nominal action within the rule linearised at an action."""
-    return nearest_point(linearised(rule, at), nominal)
+    """From an allowed action towards the best one of the rule linearised at an action."""
+    point = nearest_point(linearised(rule, at), nominal)
+    found = _nearer(nominal, allowed, advance(rule, allowed, bound_action(rule.params, point)))
+    if rule.params.action_bound == "disc":
+        # Bounded along the segment instead of radially, it stays on the border of the rule.
+        on_disc = _until(rule.params.action_limit or MAX_ACTION, allowed, point)
+        found = _nearer(nominal, found, advance(rule, allowed, on_disc))
+    return found
 
 
 def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
@@ -180,6 +189,18 @@ def nearest_point(planes: HalfPlanes, nominal: Float[Array, "A 2"]) -> Float[Arr
     cost = jnp.where(inside, cost, MAX_ACTION**2 * (10.0 + outside))
     chosen = jnp.where(usable, cost, jnp.inf).argmin(axis=1)[:, None, None]
     return jnp.take_along_axis(points, chosen, axis=1)[:, 0]
+
+
+def _until(
+    limit: float, inside: Float[Array, "A 2"], point: Float[Array, "A 2"]
+) -> Float[Array, "A 2"]:
+    """The point itself, or where the segment to it from inside leaves the disc of that radius."""
+    step = point - inside
+    square, half = _dot(step, step), _dot(inside, step)
+    room = jnp.maximum(limit**2 - _dot(inside, inside), 0.0)
+    root = jnp.sqrt(half**2 + square * room)
+    part = jnp.clip((root - half) / jnp.maximum(square, 1e-12), 0.0, 1.0)
+    return inside + part[:, None] * step
 
 
 def _action_bound(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
