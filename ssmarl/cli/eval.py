@@ -38,12 +38,16 @@ class Eval:
     """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    liveness: tuple[str, ...] = ()
+    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()
     """Sizes of the team. None given: as trained."""
     num_obstacles: int | None = None
     """Number of obstacles. None: the scenario's default."""
+    layout: str | None = None
+    """One fixed start: a layout's name (`ssmarl list layouts`) or a JSON file of your own."""
     episodes: int = 100
     """Per team size."""
     episode_length: int | None = None
@@ -72,7 +76,10 @@ class Eval:
             raise InputError(
                 "name a policy: a run directory, a file, pretrained:NAME, certificate, orca or cbf"
             )
-        policies = {name: controller(name, filter=self.filter) for name in self.policy}
+        policies = {
+            name: controller(name, filter=self.filter, liveness=self.liveness)
+            for name in self.policy
+        }
         check_writable(self.json)
         results: list[Result] = []
         shown: list[str] = []
@@ -91,6 +98,7 @@ class Eval:
                         constraints=self.constraint or None,
                         action_limit=parse_action_limit(self.action_limit),
                         action_bound=self.action_bound,
+                        layout=self.layout,
                     )
                 results.append(result)
                 shown.append(name if self.filter is None else f"{name} + {self.filter}")

@@ -12,6 +12,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ssmarl.control.filters import FILTERS, FilterCounts, filter_action, goal_controller
+from ssmarl.control.liveness import Liveness, LivenessState, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
@@ -33,6 +34,8 @@ class FilterState(eqx.Module):
     """The controller's own."""
     counts: FilterCounts
     """Of the filter, since the start of the episode."""
+    escapes: LivenessState | None = None
+    """Of agents that make no progress; None: nothing is done about them."""
 
 
 class Classical(eqx.Module):
@@ -97,6 +100,8 @@ class Filtered(eqx.Module):
 
     policy: Policy | Classical
     filter: str = eqx.field(static=True)
+    liveness: Liveness | None = eqx.field(static=True, default=None)
+    """What agents do that make no progress; None: only what the policy does."""
 
     @property
     def metadata(self) -> PolicyMetadata:
@@ -109,8 +114,9 @@ class Filtered(eqx.Module):
         return self.policy.attention
 
     def initial_state(self, num_agents: int) -> FilterState:
-        """The policy's own, and the filter's counts."""
-        return FilterState(self.policy.initial_state(num_agents), FilterCounts.none())
+        """The policy's own, the filter's counts, and who is stuck."""
+        escapes = None if self.liveness is None else LivenessState.initial(num_agents)
+        return FilterState(self.policy.initial_state(num_agents), FilterCounts.none(), escapes)
 
     def observe(self, env: Env, state: EnvState) -> FilteredObservation:
         """What both read of a state; a policy that reads the graph shares it with the filter."""
@@ -122,8 +128,11 @@ class Filtered(eqx.Module):
     def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
         """Every agent's safe action, and the new recurrent state."""
         nominal, inner = self.policy.act(observation.policy, recurrent.policy)
+        escapes = recurrent.escapes
+        if self.liveness is not None:
+            nominal, escapes = escape(self.liveness, observation.filter, nominal, escapes)
         action, counts = filter_action(self.filter, observation.filter, nominal)
-        return action, FilterState(inner, recurrent.counts + counts)
+        return action, FilterState(inner, recurrent.counts + counts, escapes)
 
 
 Controller = Policy | Classical | Filtered
@@ -135,9 +144,17 @@ def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
     return FilterState(own, FilterCounts.none()) if isinstance(after, Filtered) else own
 
 
-def controller(name: str | Path, *, filter: str | None = None) -> Controller:
-    """A controller by name: a filter's, a run directory, a policy file, or `pretrained:NAME`."""
-    return with_filter(unfiltered(name), filter)
+def controller(
+    name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = ()
+) -> Controller:
+    """A controller by name: a filter's, a run directory, a policy file, or `pretrained:NAME`.
+
+    Args:
+        name: of the controller.
+        filter: safety filter around it, a name in `FILTERS`; None: none.
+        liveness: what agents do behind the certificate that make no progress (`liveness.RUNGS`).
+    """
+    return with_filter(unfiltered(name), filter, liveness)
 
 
 def unfiltered(name: str | Path) -> Policy | Classical:
@@ -146,12 +163,16 @@ def unfiltered(name: str | Path) -> Policy | Classical:
     return Classical(text) if text in FILTERS else policy.load(name)
 
 
-def with_filter(bare: Policy | Classical, filter: str | None) -> Controller:
+def with_filter(
+    bare: Policy | Classical, filter: str | None, liveness: tuple[str, ...] = ()
+) -> Controller:
     """A controller behind a safety filter; None: as it is."""
+    if liveness and (filter != "certificate" or bare.metadata.goal_edges != "target"):
+        raise InputError("liveness: it needs the filter certificate and agents with own targets")
     if filter is None:
         return bare
     if filter not in FILTERS:
         raise InputError(f"filter {filter!r}: choose from {', '.join(FILTERS)}")
     if bare.metadata.goal_edges != "target" and not FILTERS[filter].any_goal_edges:
         raise InputError("filter: it needs agents that observe their own targets")
-    return Filtered(bare, filter)
+    return Filtered(bare, filter, Liveness(liveness) if liveness else None)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ssmarl.control.filters import FilterCounts
 from ssmarl.core.devices import REPLICATED, device_mesh, per_device, sharded
@@ -80,6 +80,8 @@ class Episode(eqx.Module):
     """Whether any action, position, reward or cost (`CHECKED`) was not finite."""
     filter: FilterCounts | None = None
     """What the controller's safety filter counted; None: it has none."""
+    escapes: Int[Array, " R"] | None = None
+    """Attempts of agents that made no progress, by rung; None: there are none."""
 
 
 class _Tally(eqx.Module):
@@ -142,6 +144,7 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         placed=start.placed,
         not_finite=tally.not_finite,
         filter=getattr(recurrent, "counts", None),
+        escapes=getattr(getattr(recurrent, "escapes", None), "begun", None),
     )
 
 

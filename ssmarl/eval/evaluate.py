@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ssmarl.control.filters import FilterCounts
+from ssmarl.control.liveness import RUNGS
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 from ssmarl.env.env import Env
@@ -73,6 +74,9 @@ def evaluate(env: Env, controller: TeamController, *, episodes: int = 100, seed:
         columns[f"cost_{constraint.name}"] = costs[:, :, c].mean(axis=1)
     if runs.filter is not None:
         columns |= _filter_figures(runs.filter, kept)
+    if runs.escapes is not None:
+        rows = np.asarray(runs.escapes, float)[kept].T
+        columns |= {f"liveness_{name}": row for name, row in zip(RUNGS, rows, strict=True)}
     figures: Json = {
         "scenario": env.scenario.name,
         "num_agents": agents,

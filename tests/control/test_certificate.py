@@ -1,6 +1,7 @@
 """The certified filter: recursive feasibility, nearest actions, no contact whatever is wanted."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -291,7 +292,7 @@ def test_figures_of_a_filter_reach_the_evaluation():
 class Blind(DoubleIntegrator):
     """A vehicle whose observed state does not tell its body."""
 
-    body = None
+    body: Any = None
 
 
 class Coasting(DoubleIntegrator):
