@@ -1,6 +1,7 @@
 """`ssmarl eval`: metrics of a policy on any team, with confidence intervals."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,11 @@ COLUMNS: tuple[Column, ...] = (
 )
 CONTACTS = ("contacts", "cost_agent", "{:.2f}")
 """Contact-steps per agent, shown where they are not one of the constraints."""
+FILTERED = (
+    ("filtered", "filter_interventions", "{:.1%}"),
+    ("void", "filter_violations", "{:.0f}"),
+)
+"""Behind a safety filter: share of agent-steps it changed, and how often it guaranteed nothing."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,10 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     for item in constraints:
         limits.setdefault(item.name, set()).add(item.limit)
     columns = COLUMNS if "collision" in limits else (*COLUMNS, CONTACTS)
-    table = Table(title=title if several else f"{policies[0]} on {title}")
+    if "filter_interventions" in figures:
+        columns = (*columns, *FILTERED)
+    title = title if several else f"{policies[0]} on {title}"
+    table = Table(caption=_no_contact(results), title=title)
     names = ["policy"] if several else []
     names += ["n", "T", *(head for head, _, _ in columns)]
     names += [f"{name} ≤ {'/'.join(f'{v:g}' for v in sorted(limits[name]))}" for name in limits]
@@ -133,6 +142,18 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     for result, policy in zip(results, policies, strict=True):
         table.add_row(*([policy] if several else []), *_row(result, columns, list(limits)))
     return table
+
+
+def _no_contact(results: list[Result]) -> str | None:
+    """The rate of contacts that so many agent-steps without one exclude (95 %): 3/N."""
+    sizes = ("num_agents", "episodes", "episode_length")
+    steps = [
+        math.prod(result.figures[name] for name in sizes)
+        for result in results
+        if result.figures["cost_team"] == 0
+    ]
+    texts = [f"no contact in {count:,} agent-steps: rate < {3 / count:.1e}" for count in steps]
+    return "; ".join(texts) or None
 
 
 def _row(result: Result, columns: tuple[Column, ...], costs: list[str]) -> list[str]:

@@ -36,8 +36,11 @@ SPEED = 1.0
 """Of an attempt, in metres a second."""
 PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.05
 """Clearance to a moving neighbour (metres, metres a second) at which a parked agent is pressed."""
-PRESSED_STEPS = 10
-"""Steps of it after which a parked agent makes room, and how long that lasts."""
+PRESSED_STEPS = 20
+"""Steps of it after which a parked agent makes room; twice as many after every time, so that two
+agents with neighbouring goals do not displace each other for ever."""
+ROOM_STEPS = 4
+"""Duration of making room, in steps."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class LivenessState(eqx.Module):
     """Steps until its mean velocity is meaningful."""
     pressed: Float[Array, " A"]
     """Steps for which it has been pressed while parked, with decay."""
+    rooms: Int[Array, " A"]
+    """How often it has made room."""
     begun: Int[Array, " 3"]
     """Attempts of all agents since the start of the episode, in the order of `RUNGS`."""
 
@@ -75,7 +80,7 @@ class LivenessState(eqx.Module):
         still = jnp.zeros((num_agents, 2))
         none = jnp.zeros(num_agents)
         return LivenessState(
-            still, zero, zero, still, zero + 2 * WINDOW, none, jnp.zeros(3, jnp.int32)
+            still, zero, zero, still, zero + 2 * WINDOW, none, zero, jnp.zeros(3, jnp.int32)
         )
 
 
@@ -94,10 +99,11 @@ def escape(
     steps = FIRST_STEPS * (1 + jnp.minimum(cycle, MAX_CYCLES - 1))
 
     pressed, away = _pressed(view, state.pressed, distance < AWAY)
-    room = (pressed >= PRESSED_STEPS) & idle & ("make_room" in config.rungs)
+    patience = PRESSED_STEPS * 2.0 ** jnp.minimum(state.rooms, 8)
+    room = (pressed >= patience) & idle & ("make_room" in config.rungs)
     heading = jnp.where(stuck[:, None], ahead, jnp.where(room[:, None], away, state.heading))
     begins = stuck | room
-    duration = jnp.where(room, PRESSED_STEPS, steps)
+    duration = jnp.where(room, ROOM_STEPS, steps)
     remaining = jnp.where(begins, duration, jnp.maximum(state.remaining - 1, 0))
     begun = jnp.stack(
         [(stuck & (rung == 0)).sum(), (stuck & (rung == 1)).sum(), room.sum()]
@@ -108,7 +114,8 @@ def escape(
         jnp.where(distance < AWAY, 0, state.attempts + stuck),
         heading,
         jnp.where(begins, duration + WINDOW, jnp.maximum(state.wait - 1, 0)),
-        jnp.where(room, -PRESSED_STEPS, pressed),
+        jnp.where(room, 0.0, pressed),
+        state.rooms + room,
         state.begun + begun,
     )
     response = view.response

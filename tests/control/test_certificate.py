@@ -168,7 +168,7 @@ def test_both_agents_of_a_pair_choose_the_same_line(name):
     assert seen > 300
 
 
-@pytest.mark.parametrize(("name", "share"), [("box", 1.0), ("disc", 0.99), ("unicycle", 0.98)])
+@pytest.mark.parametrize(("name", "share"), [("box", 1.0), ("disc", 0.98), ("unicycle", 0.98)])
 def test_the_action_is_the_nearest_allowed_one_of_a_fine_grid(name, share):
     """Within 1 % of the action limit of the best of 101 × 101 actions, refined tenfold."""
     env = world(name)

@@ -100,8 +100,9 @@ def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Arra
         return clipped
     # Clipping first keeps the norm of infinite actions finite.
     huge = jnp.clip(action, -MAX_ACTION, MAX_ACTION)
-    norm = jnp.sqrt((huge**2).sum(axis=-1, keepdims=True))
-    return huge * jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+    # The floor keeps the derivative at zero finite.
+    norm = jnp.sqrt(jnp.maximum((huge**2).sum(axis=-1, keepdims=True), 1e-30))
+    return huge * jnp.minimum(1.0, limit / norm)
 
 
 def saturate(x: Float[Array, "*n"], low: float, high: float) -> Float[Array, "*n"]:
