@@ -44,6 +44,10 @@ class Hovercraft:
         """Position and velocity."""
         return jnp.concatenate([body.position, body.velocity], axis=-1)
 
+    def body(self, observed):
+        """The inverse of `observe`: what others need to predict how it brakes."""
+        return Body(observed[:, :2], observed[:, 2:], observed[:, :0])
+
     def frame(self, body):
         """The world's axes."""
         return

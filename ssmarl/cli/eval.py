@@ -1,6 +1,7 @@
 """`ssmarl eval`: metrics of a policy on any team, with confidence intervals."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,11 @@ COLUMNS: tuple[Column, ...] = (
 )
 CONTACTS = ("contacts", "cost_agent", "{:.2f}")
 """Contact-steps per agent, shown where they are not one of the constraints."""
+FILTERED = (
+    ("filtered", "filter_interventions", "{:.1%}"),
+    ("void", "filter_violations", "{:.0f}"),
+)
+"""Behind a safety filter: share of agent-steps it changed, and how often it guaranteed nothing."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +43,19 @@ class Eval:
     """Evaluate policies without action noise; several policies or team sizes give one table."""
 
     policy: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Run directories, policy files, pretrained:NAME, orca or cbf; one or several."""
+    """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
-    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    liveness: tuple[str, ...] = ()
+    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()
     """Sizes of the team. None given: as trained."""
     num_obstacles: int | None = None
     """Number of obstacles. None: the scenario's default."""
+    layout: str | None = None
+    """One fixed start: a layout's name (`ssmarl list layouts`) or a JSON file of your own."""
     episodes: int = 100
     """Per team size."""
     episode_length: int | None = None
@@ -80,8 +90,13 @@ class Eval:
 
         load_files(self.load)
         if not self.policy:
-            raise InputError("name a policy: a run directory, a file, pretrained:NAME, orca or cbf")
-        policies = {name: controller(name, filter=self.filter) for name in self.policy}
+            raise InputError(
+                "name a policy: a run directory, a file, pretrained:NAME, certificate, orca or cbf"
+            )
+        policies = {
+            name: controller(name, filter=self.filter, liveness=self.liveness)
+            for name in self.policy
+        }
         check_writable(self.json)
         results: list[Result] = []
         console = Console()
@@ -95,6 +110,7 @@ class Eval:
                     "constraints": self.constraint or None,
                     "action_limit": parse_action_limit(self.action_limit),
                     "action_bound": self.action_bound,
+                    "layout": self.layout,
                 }
                 if self.shards is not None:
                     results.append(self._in_shards(name, settings, self.shards.absolute()))
@@ -128,6 +144,7 @@ class Eval:
             settings,
             launcher(self.launcher, self.address, log_folder=folder / "jobs"),
             filter=self.filter,
+            liveness=self.liveness,
             episodes=self.episodes,
             seed=self.seed,
             shard_episodes=self.shard_episodes,
@@ -147,7 +164,10 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     for item in constraints:
         limits.setdefault(item.name, set()).add(item.limit)
     columns = COLUMNS if "collision" in limits else (*COLUMNS, CONTACTS)
-    table = Table(title=title if several else f"{policies[0]} on {title}")
+    if "filter_interventions" in figures:
+        columns = (*columns, *FILTERED)
+    title = title if several else f"{policies[0]} on {title}"
+    table = Table(caption=_no_contact(results), title=title)
     names = ["policy"] if several else []
     names += ["n", "T", *(head for head, _, _ in columns)]
     names += [f"{name} ≤ {'/'.join(f'{v:g}' for v in sorted(limits[name]))}" for name in limits]
@@ -157,6 +177,18 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     for result, policy in zip(results, policies, strict=True):
         table.add_row(*([policy] if several else []), *_row(result, columns, list(limits)))
     return table
+
+
+def _no_contact(results: list[Result]) -> str | None:
+    """The rate of contacts that so many agent-steps without one exclude (95 %): 3/N."""
+    sizes = ("num_agents", "episodes", "episode_length")
+    steps = [
+        math.prod(result.figures[name] for name in sizes)
+        for result in results
+        if result.figures["cost_team"] == 0
+    ]
+    texts = [f"no contact in {count:,} agent-steps: rate < {3 / count:.1e}" for count in steps]
+    return "; ".join(texts) or None
 
 
 def _row(result: Result, columns: tuple[Column, ...], costs: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from ssmarl.core.config import flat
 from ssmarl.core.errors import InputError
 from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.experiments import EXPERIMENTS
 from ssmarl.policy.policy import pretrained, read_policy_metadata
@@ -131,8 +132,8 @@ def _settings(algorithm: Algorithm) -> Table:
 def _filters() -> Table:
     title = "Classical control (ssmarl eval NAME), and as a filter (--filter NAME)"
     table = Table("filter", "what it is", title=title)
-    for name, planes in FILTERS.items():
-        table.add_row(name, _first_line(planes))
+    for name, record in FILTERS.items():
+        table.add_row(name, record.summary)
     return table
 
 
@@ -150,6 +151,13 @@ def _drivers() -> Table:
     return table
 
 
+def _layouts() -> Table:
+    table = Table("layout", "what happens", title="Worst cases (--layout NAME)")
+    for name, make in LAYOUTS.items():
+        table.add_row(name, _first_line(getattr(make, "func", make)))
+    return table
+
+
 def _first_line(item: object) -> str:
     return (item.__doc__ or "").strip().splitlines()[0] if item.__doc__ else ""
 
@@ -160,6 +168,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "dynamics": _dynamics,
     "drivers": _drivers,
     "filters": _filters,
+    "layouts": _layouts,
     "recipes": _recipes,
     "policies": _policies,
     "experiments": _experiments,

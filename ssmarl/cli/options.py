@@ -71,7 +71,7 @@ class EnvOptions:
     num_obstacles: int | None = None
     """Number of obstacles. None: the scenario's default, or the layout's."""
     layout: str | None = None
-    """JSON file with your own agents, goals and obstacles."""
+    """A layout's name (`ssmarl list layouts`), or a JSON file of your own."""
     cost_limit: float | None = None
     """Shorthand for --constraint collision=LIMIT."""
     constraint: tuple[str, ...] = ()

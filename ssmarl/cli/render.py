@@ -20,17 +20,19 @@ class Render:
     """Film one episode of a policy, or draw its start, paths and end."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, pretrained:NAME, orca or cbf."""
+    """Run directory, policy file, pretrained:NAME, certificate, orca or cbf."""
     out: Path
     """A .gif or .mp4 film, or a .png picture."""
     scenario: str | None = None
     """Another than the policy was trained on."""
     filter: str | None = None
-    """Safety filter, orca or cbf: replaces every action by the nearest one that is safe."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    liveness: tuple[str, ...] = ()
+    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
     num_agents: int | None = None
     """Size of the team. None: as trained."""
     layout: str | None = None
-    """JSON file with your own agents, goals and obstacles."""
+    """A layout's name (`ssmarl list layouts`), or a JSON file of your own."""
     episode_length: int | None = None
     """Steps. None: the scenario's default for that size."""
     seed: int = 0
@@ -57,7 +59,7 @@ class Render:
         if self.out.suffix.lower() not in KINDS:
             raise InputError(f"{self.out}: choose from {', '.join(KINDS)}")
         load_files(self.load)
-        policy = controller(self.policy, filter=self.filter)
+        policy = controller(self.policy, filter=self.filter, liveness=self.liveness)
         env = env_for(
             policy.metadata,
             scenario=self.scenario,

@@ -1,7 +1,6 @@
 """`ssmarl simulate`: one episode of a simple driver, printed and saved."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -10,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ssmarl.cli.options import EnvOptions, random_key
-from ssmarl.control.drivers import DRIVERS
+from ssmarl.control.drivers import DRIVERS, filtered
+from ssmarl.control.filters import FILTERS
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
 from ssmarl.env.recording import (
@@ -30,6 +30,8 @@ class Simulate:
     env: EnvOptions = field(default_factory=EnvOptions)
     driver: str = "straight"
     """straight (to the target, through everything), random, or still."""
+    filter: str | None = None
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     seed: int = 0
     """The same seed gives the same episode."""
     out: Path | None = None
@@ -39,13 +41,15 @@ class Simulate:
         """Simulate, save, print."""
         if self.driver not in DRIVERS:
             raise InputError(f"driver {self.driver!r}: choose from {', '.join(DRIVERS)}")
+        if self.filter not in (None, *FILTERS):
+            raise InputError(f"filter {self.filter!r}: choose from {', '.join(FILTERS)}")
         env = self.env.build()
         key = random_key(self.seed)
         if self.out is not None:
             check_path(self.out)
-        drive = partial(DRIVERS[self.driver], env)
+        drive = filtered(DRIVERS[self.driver], self.filter)
         run = jax.jit(
-            lambda key: record(env, key, lambda state, carry, key: (drive(state, key), carry))
+            lambda key: record(env, key, lambda state, carry, key: (drive(env, state, key), carry))
         )
         recording = run(key)
         check_placed(env, recording)

@@ -19,7 +19,7 @@ class View:
     """Watch a policy live in the browser, and move obstacles and goals."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Run directory, policy file, pretrained:NAME, orca or cbf."""
+    """Run directory, policy file, pretrained:NAME, certificate, orca or cbf."""
     host: str = "127.0.0.1"
     """Address to listen on. With another than this machine's own, others can watch and control."""
     allow_host: tuple[str, ...] = ()

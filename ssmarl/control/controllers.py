@@ -1,8 +1,8 @@
 """Controllers by name: learned policies, classical control, and policies behind a safety filter.
 
 controller("pretrained:navigation")                 a learned policy
-controller("orca"), controller("cbf")               classical control
-controller("pretrained:navigation", filter="cbf")   learned, unsafe actions replaced
+controller("certificate"), controller("orca")       classical control
+controller("pretrained:navigation", filter="certificate")   learned, unsafe actions replaced
 """
 
 from pathlib import Path
@@ -11,13 +11,15 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ssmarl.control.filters import FILTERS, filter_action, goal_controller
+from ssmarl.control.filters import FILTERS, FilterCounts, filter_action, goal_controller
+from ssmarl.control.liveness import Liveness, LivenessState, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
+from ssmarl.env.graph import Graph
 from ssmarl.env.params import ACTION_LIMIT
 from ssmarl.env.state import EnvState
 from ssmarl.nets.deadlock import DeadlockEscapeConfig
@@ -25,10 +27,22 @@ from ssmarl.policy import policy
 from ssmarl.policy.policy import Policy, PolicyMetadata
 
 
+class FilterState(eqx.Module):
+    """Recurrent state of a controller behind a filter."""
+
+    policy: Tree
+    """The controller's own."""
+    counts: FilterCounts
+    """Of the filter, since the start of the episode."""
+    escapes: LivenessState | None = None
+    """Of agents that make no progress; None: nothing is done about them."""
+
+
 class Classical(eqx.Module):
     """Straight to the goals, as far as a safety filter allows."""
 
     filter: str = eqx.field(static=True)
+    """Name in `FILTERS`."""
 
     @property
     def metadata(self) -> PolicyMetadata:
@@ -54,19 +68,19 @@ class Classical(eqx.Module):
         """None: it has no attention."""
         return
 
-    def initial_state(self, num_agents: int) -> Tree:
-        """Empty: it has no recurrent state."""
-        return ()
+    def initial_state(self, num_agents: int) -> FilterState:
+        """It remembers nothing but the filter's counts."""
+        return FilterState((), FilterCounts.none())
 
     def observe(self, env: Env, state: EnvState) -> LocalView:
         """The local view of every agent."""
         return LocalView.of(env, state)
 
     @compiled_module
-    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A 2"], FilterState]:
         """Every agent's action."""
-        action, _ = filter_action(self.filter, observation, goal_controller(observation))
-        return action, recurrent
+        action, counts = filter_action(self.filter, observation, goal_controller(observation))
+        return action, FilterState(recurrent.policy, recurrent.counts + counts)
 
 
 class FilteredObservation(eqx.Module):
@@ -86,6 +100,8 @@ class Filtered(eqx.Module):
 
     policy: Policy | Classical
     filter: str = eqx.field(static=True)
+    liveness: Liveness | None = eqx.field(static=True, default=None)
+    """What agents do that make no progress; None: only what the policy does."""
 
     @property
     def metadata(self) -> PolicyMetadata:
@@ -97,28 +113,48 @@ class Filtered(eqx.Module):
         """The policy's own."""
         return self.policy.attention
 
-    def initial_state(self, num_agents: int) -> Tree:
-        """The policy's own."""
-        return self.policy.initial_state(num_agents)
+    def initial_state(self, num_agents: int) -> FilterState:
+        """The policy's own, the filter's counts, and who is stuck."""
+        escapes = None if self.liveness is None else LivenessState.initial(num_agents)
+        return FilterState(self.policy.initial_state(num_agents), FilterCounts.none(), escapes)
 
     def observe(self, env: Env, state: EnvState) -> FilteredObservation:
-        """What both read of a state."""
-        return FilteredObservation(self.policy.observe(env, state), LocalView.of(env, state))
+        """What both read of a state; a policy that reads the graph shares it with the filter."""
+        seen = self.policy.observe(env, state)
+        graph = seen if isinstance(seen, Graph) else env.graph(state)
+        return FilteredObservation(seen, LocalView(graph, env.params, env.dynamics))
 
     @compiled_module
-    def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A 2"], Tree]:
-        """Every agent's safe action, and the policy's new recurrent state."""
-        nominal, recurrent = self.policy.act(observation.policy, recurrent)
-        action, _ = filter_action(self.filter, observation.filter, nominal)
-        return action, recurrent
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
+        """Every agent's safe action, and the new recurrent state."""
+        nominal, inner = self.policy.act(observation.policy, recurrent.policy)
+        escapes = recurrent.escapes
+        if self.liveness is not None:
+            nominal, escapes = escape(self.liveness, observation.filter, nominal, escapes)
+        action, counts = filter_action(self.filter, observation.filter, nominal)
+        return action, FilterState(inner, recurrent.counts + counts, escapes)
 
 
 Controller = Policy | Classical | Filtered
 
 
-def controller(name: str | Path, *, filter: str | None = None) -> Controller:
-    """A controller by name: orca, cbf, a run directory, a policy file, or `pretrained:NAME`."""
-    return with_filter(unfiltered(name), filter)
+def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
+    """The recurrent state in the midst of an episode when a controller's filter is changed."""
+    own = recurrent.policy if isinstance(before, Filtered) else recurrent
+    return FilterState(own, FilterCounts.none()) if isinstance(after, Filtered) else own
+
+
+def controller(
+    name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = ()
+) -> Controller:
+    """A controller by name: a filter's, a run directory, a policy file, or `pretrained:NAME`.
+
+    Args:
+        name: of the controller.
+        filter: safety filter around it, a name in `FILTERS`; None: none.
+        liveness: what agents do behind the certificate that make no progress (`liveness.RUNGS`).
+    """
+    return with_filter(unfiltered(name), filter, liveness)
 
 
 def unfiltered(name: str | Path) -> Policy | Classical:
@@ -127,12 +163,16 @@ def unfiltered(name: str | Path) -> Policy | Classical:
     return Classical(text) if text in FILTERS else policy.load(name)
 
 
-def with_filter(bare: Policy | Classical, filter: str | None) -> Controller:
+def with_filter(
+    bare: Policy | Classical, filter: str | None, liveness: tuple[str, ...] = ()
+) -> Controller:
     """A controller behind a safety filter; None: as it is."""
+    if liveness and (filter != "certificate" or bare.metadata.goal_edges != "target"):
+        raise InputError("liveness: it needs the filter certificate and agents with own targets")
     if filter is None:
         return bare
     if filter not in FILTERS:
         raise InputError(f"filter {filter!r}: choose from {', '.join(FILTERS)}")
-    if bare.metadata.goal_edges != "target":
+    if bare.metadata.goal_edges != "target" and not FILTERS[filter].any_goal_edges:
         raise InputError("filter: it needs agents that observe their own targets")
-    return Filtered(bare, filter)
+    return Filtered(bare, filter, Liveness(liveness) if liveness else None)

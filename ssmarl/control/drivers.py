@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ssmarl.control.local_view import linear_response
+from ssmarl.control.filters import filter_action
+from ssmarl.control.local_view import LocalView, linear_response
 from ssmarl.core.types import Key
 from ssmarl.env.env import Env
 from ssmarl.env.params import ACTION_LIMIT
@@ -33,12 +34,24 @@ def straight(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
     The action that would put the agent on its target after one step, as far as the limit allows:
     p + dt·(keep·v + gain·u) = target.
     """
-    response = linear_response(env)
+    response = linear_response(env.dynamics, env.params)
     wanted = (state.target - state.position) / env.params.dt
     action = (wanted - response.keep * state.velocity) / response.gain
     limit = env.params.action_limit or ACTION_LIMIT
     largest = jnp.abs(action).max(axis=1, keepdims=True)
     return action * jnp.minimum(1.0, limit / jnp.maximum(largest, 1e-9))
+
+
+def filtered(driver: Driver, filter: str | None) -> Driver:
+    """A driver behind a safety filter; None: as it is."""
+    if filter is None:
+        return driver
+
+    def drive(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
+        nominal = driver(env, state, key)
+        return filter_action(filter, LocalView.of(env, state), nominal)[0]
+
+    return drive
 
 
 DRIVERS: dict[str, Driver] = {"still": still, "random": random, "straight": straight}

@@ -1,28 +1,116 @@
-"""Safety filters: the safe action nearest to a nominal one, by half-planes of actions.
+"""Safety filters: the safe action nearest to a nominal one.
 
-To add one: a function from a `LocalView` to half-planes of safe actions, and a line in `FILTERS`.
+To add one: a function from a `LocalView` and nominal actions to safe actions and counts, and a
+record in `FILTERS`. `by_half_planes` makes one from half-planes of safe actions.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ssmarl.control import cbf, orca
+from ssmarl.control.certificate import CertificateConfig, make_rule
 from ssmarl.control.half_planes import HalfPlanes, nearest_within
 from ssmarl.control.local_view import LocalView
+from ssmarl.control.nearest_action import nearest_allowed
+from ssmarl.core.types import Count
+from ssmarl.env.dynamics.base import bound_action
 
-FILTERS: dict[str, Callable[[LocalView], HalfPlanes]] = {
-    "orca": orca.half_planes,
-    "cbf": cbf.half_planes,
-}
-"""By name: which actions are safe."""
+CHANGED = 1e-3
+"""Change of an action that counts as an intervention, relative to the action limit."""
+RELAXED = 1e-4
+"""Excess of half-planes that counts as a violation."""
+ROUNDING = 1e-4
+"""Metres by which a gap may fall short of the margin by rounding before it is counted."""
 
 GOAL_GAIN = 5.0
 """Wanted speed per distance to the goal, in 1/s: brakes in time without creeping."""
 KEEP_RIGHT = 0.1
 """Wanted velocities are rotated by this angle, in radians: two agents head-on pass each other."""
+
+
+class FilterCounts(eqx.Module):
+    """How often a filter acted, and how often its guarantee was void."""
+
+    agent_steps: Count
+    interventions: Count
+    """Agent-steps whose action was replaced."""
+    violations: Count
+    """Certificate: pairs whose hulls are nearer than contact (once per agent and step), and
+    agent-steps on which not even braking was allowed. Half-planes: agent-steps on which they had
+    to be relaxed."""
+    too_close: Count
+    """Pairs nearer than the certificate's margin, once per agent and step: they come no nearer."""
+
+    @staticmethod
+    def none() -> "FilterCounts":
+        """At the start of an episode."""
+        zero = jnp.zeros((), jnp.int32)
+        return FilterCounts(zero, zero, zero, zero)
+
+    def __add__(self, other: "FilterCounts") -> "FilterCounts":
+        return jax.tree.map(jnp.add, self, other)
+
+
+Act = Callable[[LocalView, Float[Array, "A U"]], tuple[Float[Array, "A U"], FilterCounts]]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A safety filter."""
+
+    summary: str
+    """One line for `ssmarl list`."""
+    act: Act
+    """(view, nominal actions) → (safe actions, counts of this step)."""
+    any_goal_edges: bool = False
+    """Whether agents that observe landmarks instead of a target of their own may use it."""
+
+
+def certified(view: LocalView, nominal: Float[Array, "A U"]) -> tuple[Array, FilterCounts]:
+    """The actions nearest to nominal ones after which braking keeps every pair apart."""
+    config = CertificateConfig()
+    rule = make_rule(view, config)
+    action, allowed = nearest_allowed(rule, nominal)
+    uncertified = (rule.gap < rule.contact).sum()
+    close = rule.gap < rule.contact + config.margin - ROUNDING
+    return action, _counts(
+        view, nominal, action, uncertified + (~allowed).sum(), close.sum() - uncertified
+    )
+
+
+def by_half_planes(half_planes: Callable[[LocalView], HalfPlanes]) -> Act:
+    """A filter from half-planes of safe actions; where none is safe they are relaxed."""
+
+    def act(view: LocalView, nominal: Float[Array, "A 2"]) -> tuple[Array, FilterCounts]:
+        wanted = jnp.clip(nominal, -view.limit, view.limit)
+        action, excess = jax.vmap(lambda one, planes: nearest_within(one, planes, view.limit))(
+            wanted, half_planes(view)
+        )
+        return action, _counts(view, nominal, action, (excess > RELAXED).sum(), jnp.zeros(()))
+
+    return act
+
+
+FILTERS: dict[str, Filter] = {
+    "certificate": Filter(
+        "every pair can always brake without touching: proven, recommended", certified, True
+    ),
+    "orca": Filter("reciprocal velocity obstacles", by_half_planes(orca.half_planes)),
+    "cbf": Filter("control barrier functions", by_half_planes(cbf.half_planes)),
+}
+"""By name."""
+
+
+def filter_action(
+    name: str, view: LocalView, nominal: Float[Array, "A U"]
+) -> tuple[Float[Array, "A U"], FilterCounts]:
+    """The safe actions nearest to nominal ones, and what the filter counts."""
+    return FILTERS[name].act(view, nominal)
 
 
 def goal_controller(view: LocalView) -> Float[Array, "A 2"]:
@@ -37,12 +125,20 @@ def goal_controller(view: LocalView) -> Float[Array, "A 2"]:
     return (jnp.where(far, rotated, wanted) - keep * view.velocity) / gain
 
 
-def filter_action(
-    name: str, view: LocalView, nominal: Float[Array, "A 2"]
-) -> tuple[Float[Array, "A 2"], Float[Array, " A"]]:
-    """The safe actions nearest to nominal ones, and by how much half-planes had to be relaxed."""
-    planes = FILTERS[name](view)
-    nominal = jnp.clip(nominal, -view.limit, view.limit)
-    return jax.vmap(lambda action, planes: nearest_within(action, planes, view.limit))(
-        nominal, planes
+def _counts(
+    view: LocalView,
+    nominal: Float[Array, "A U"],
+    action: Float[Array, "A U"],
+    violations: Array,
+    too_close: Array,
+) -> FilterCounts:
+    """Compares an action with the nominal one as the world would have bounded it."""
+    wanted = bound_action(view.params, nominal)
+    allowed = CHANGED * (view.params.action_limit or 1.0)
+    changed: Bool[Array, " A"] = (jnp.abs(action - wanted) > allowed).any(axis=1)
+    return FilterCounts(
+        jnp.asarray(nominal.shape[0], jnp.int32),
+        changed.sum(dtype=jnp.int32),
+        violations.astype(jnp.int32),
+        too_close.astype(jnp.int32),
     )

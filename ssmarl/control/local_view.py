@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Count
-from ssmarl.env.dynamics.base import LinearResponse
+from ssmarl.env.dynamics.base import Dynamics, LinearResponse
 from ssmarl.env.env import Env
 from ssmarl.env.geometry import length
 from ssmarl.env.graph import Graph
@@ -26,13 +26,17 @@ class LocalView(eqx.Module):
 
     graph: Graph
     params: WorldParams = eqx.field(static=True)
-    response: LinearResponse = eqx.field(static=True)
-    """v⁺ = keep·v + gain·u."""
+    dynamics: Dynamics = eqx.field(static=True)
 
     @staticmethod
     def of(env: Env, state: EnvState) -> "LocalView":
         """The view of every agent."""
-        return LocalView(env.graph(state), env.params, linear_response(env))
+        return LocalView(env.graph(state), env.params, env.dynamics)
+
+    @property
+    def response(self) -> LinearResponse:
+        """v⁺ = keep·v + gain·u; vehicles whose velocity is not linear in the action are refused."""
+        return linear_response(self.dynamics, self.params)
 
     @property
     def overflow(self) -> Count:
@@ -50,19 +54,24 @@ class LocalView(eqx.Module):
         return -self.graph.goals.feature[:, 0, 2:4]
 
     @property
+    def own(self) -> Float[Array, "A D"]:
+        """Each agent's own observed state S, its position taken as the origin, in its own frame."""
+        return (-self.graph.goals.feature[:, 0]).at[:, :2].set(0.0)
+
+    @property
     def limit(self) -> float:
         """Half side of the square of actions to choose from: inside a disc, the inscribed one."""
         limit = self.params.action_limit or ACTION_LIMIT
         return limit if self.params.action_bound == "box" else limit / math.sqrt(2)
 
 
-def linear_response(env: Env) -> LinearResponse:
+def linear_response(dynamics: Dynamics, params: WorldParams) -> LinearResponse:
     """The vehicle's response; vehicles without a linear one are refused."""
-    response = env.dynamics.linear_response(env.params)
+    response = dynamics.linear_response(params)
     if response is None:
         raise InputError(
             f"classical control needs velocities that are linear in the action: "
-            f"a {env.dynamics.name} has none"
+            f"a {dynamics.name} has none"
         )
     return response
 

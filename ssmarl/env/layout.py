@@ -22,6 +22,7 @@ import numpy as np
 from ssmarl.core.errors import InputError
 from ssmarl.core.files import read_json
 from ssmarl.core.types import Json
+from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.params import WorldParams
 from ssmarl.env.scenario import Scenario
 from ssmarl.env.state import Layout
@@ -34,7 +35,9 @@ KEYS = ("agents", "goals", "obstacles", "side")
 
 
 def read_layout(path: str | Path) -> Json:
-    """The contents of a layout file, not yet checked against a scenario."""
+    """A layout by name (`LAYOUTS`) or from a file, not yet checked against a scenario."""
+    if str(path) in LAYOUTS:
+        return LAYOUTS[str(path)]()
     data = read_json(Path(path))
     if not isinstance(data, dict):
         raise InputError(f"layout {path}: it must be an object with {', '.join(KEYS)}")

@@ -7,8 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from ssmarl.control.filters import FilterCounts
 from ssmarl.core.devices import REPLICATED, device_mesh, per_device, sharded
 from ssmarl.core.types import Count, Flag, Key, Scalar, Tree
 from ssmarl.env.env import Env, StepResult
@@ -27,7 +28,10 @@ class TeamController(Protocol):
     """Anything that controls a team of any size from its observations and a recurrent state."""
 
     def initial_state(self, num_agents: int, /) -> Tree:
-        """The recurrent state at the start of an episode."""
+        """The recurrent state at the start of an episode.
+
+        Its `counts`, if any, are what a safety filter has counted so far.
+        """
         ...
 
     def observe(self, env: Env, state: EnvState, /) -> Any:
@@ -74,6 +78,10 @@ class Episode(eqx.Module):
     """False: no start free of overlaps was found; the episode must be left out."""
     not_finite: Bool[Array, " 4"]
     """Whether any action, position, reward or cost (`CHECKED`) was not finite."""
+    filter: FilterCounts | None = None
+    """What the controller's safety filter counted; None: it has none."""
+    escapes: Int[Array, " R"] | None = None
+    """Attempts of agents that made no progress, by rung; None: there are none."""
 
 
 class _Tally(eqx.Module):
@@ -116,7 +124,7 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         jnp.zeros(len(CHECKED), bool),
     )
     carry: tuple[EnvState, Tree, _Tally] = (start, controller.initial_state(agents), nothing)
-    (_, _, tally), _ = jax.lax.scan(step, carry, None, length=env.params.episode_length)
+    (_, recurrent, tally), _ = jax.lax.scan(step, carry, None, length=env.params.episode_length)
     arrived = tally.distance < env.params.arrival_radius
     safe = tally.contacts == 0
     return Episode(
@@ -135,6 +143,8 @@ def run_episode(env: Env, controller: TeamController, key: Key) -> Episode:
         graph_overflow=tally.overflow,
         placed=start.placed,
         not_finite=tally.not_finite,
+        filter=getattr(recurrent, "counts", None),
+        escapes=getattr(getattr(recurrent, "escapes", None), "begun", None),
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from ssmarl.control.filters import FilterCounts
+from ssmarl.control.liveness import RUNGS
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 from ssmarl.env.env import Env
@@ -83,6 +85,11 @@ def summarize(env: Env, runs: Episode, seed: int, seconds: float) -> Result:
     costs = np.asarray(runs.cost, float)[kept]
     for c, constraint in enumerate(env.constraints):
         columns[f"cost_{constraint.name}"] = costs[:, :, c].mean(axis=1)
+    if runs.filter is not None:
+        columns |= _filter_figures(runs.filter, kept)
+    if runs.escapes is not None:
+        rows = np.asarray(runs.escapes, float)[kept].T
+        columns |= {f"liveness_{name}": row for name, row in zip(RUNGS, rows, strict=True)}
     figures: Json = {
         "scenario": env.scenario.name,
         "num_agents": agents,
@@ -113,6 +120,16 @@ def summarize(env: Env, runs: Episode, seed: int, seconds: float) -> Result:
         for name, values in columns.items()
     }
     return Result(figures, ci95)
+
+
+def _filter_figures(counts: FilterCounts, kept: np.ndarray) -> dict[str, np.ndarray]:
+    """Share of agent-steps that a filter changed, and per episode how often it guaranteed less."""
+    rows = {name: np.asarray(values, float)[kept] for name, values in vars(counts).items()}
+    return {
+        "filter_interventions": rows["interventions"] / np.maximum(rows["agent_steps"], 1),
+        "filter_violations": rows["violations"],
+        "filter_too_close": rows["too_close"],
+    }
 
 
 def _is_constraint(column: str, env: Env) -> bool:

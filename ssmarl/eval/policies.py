@@ -123,6 +123,7 @@ def evaluate_policy(
     constraints: Iterable[str] | None = None,
     action_limit: ActionLimit = "policy",
     action_bound: ActionBound | None = None,
+    layout: str | Path | Json | None = None,
 ) -> Result:
     """Measures of a policy without action noise.
 
@@ -137,6 +138,7 @@ def evaluate_policy(
         constraints: costs to measure; None: those it was trained under.
         action_limit: of the world; None: unclipped; `policy`: as trained.
         action_bound: of the world; None: as trained.
+        layout: one fixed start, by name, as a file or its contents; it fixes the numbers.
     """
     if isinstance(policy, str):
         policy = controller(policy)
@@ -151,5 +153,6 @@ def evaluate_policy(
         constraints=constraints,
         action_limit=action_limit,
         action_bound=action_bound,
+        layout=layout,
     )
     return evaluate(env, policy, episodes=episodes, seed=seed)

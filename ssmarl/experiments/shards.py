@@ -33,6 +33,7 @@ def evaluate_in_shards(
     launcher: Launcher,
     *,
     filter: str | None = None,
+    liveness: tuple[str, ...] = (),
     episodes: int,
     seed: int,
     shard_episodes: int,
@@ -46,6 +47,7 @@ def evaluate_in_shards(
         settings: of `env_for`.
         launcher: runs the jobs.
         filter: safety filter around the policy.
+        liveness: rungs of escalation behind the filter.
         episodes: in all.
         seed: of the starts.
         shard_episodes: of one shard; rounded to whole batches.
@@ -54,11 +56,17 @@ def evaluate_in_shards(
     """
     if not 1 <= episodes <= MAX_EPISODES:
         raise InputError(f"episodes is {episodes}: it must be from 1 to {MAX_EPISODES}")
-    acting = controller(policy, filter=filter)
+    acting = controller(policy, filter=filter, liveness=liveness)
     env = env_for(acting.metadata, **settings)
     batch = batch_size(env, episodes)
     size = max(1, shard_episodes // batch) * batch
-    common: Json = {"settings": settings, "filter": filter, "seed": seed, "batch": batch}
+    common: Json = {
+        "settings": settings,
+        "filter": filter,
+        "liveness": list(liveness),
+        "seed": seed,
+        "batch": batch,
+    }
     identity = short_hash({**common, "policy": fingerprint(acting)})
     jobs = []
     for first in range(0, episodes, size):
@@ -83,7 +91,7 @@ def evaluate_in_shards(
 
 def run_shard(job: Json) -> Json:
     """Run the episodes of one shard and write them to its file."""
-    acting = controller(job["policy"], filter=job["filter"])
+    acting = controller(job["policy"], filter=job["filter"], liveness=tuple(job["liveness"]))
     env = env_for(acting.metadata, **job["settings"])
     runs = jax.device_get(
         run_episodes(

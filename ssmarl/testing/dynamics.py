@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ssmarl.env.dynamics.base import Dynamics, bound_action
+from ssmarl.env.dynamics.base import Dynamics, FullyObserved, bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
 from ssmarl.env.state import Body
@@ -21,6 +21,7 @@ def check_dynamics(dynamics: Dynamics) -> None:
     - `initial` is at rest; `observe` begins with position and velocity.
     - A contact force accelerates along itself.
     - `brake` brings every agent to rest, within `stopping_distance`.
+    - `body`, if any, is the inverse of `observe`.
     - `linear_response`, if any, predicts the velocity after one step.
     """
     env = make("navigation", 6, dynamics=dynamics)
@@ -39,6 +40,9 @@ def check_dynamics(dynamics: Dynamics) -> None:
     assert dynamics.state_dim % 2 == 0, f"{name}: state_dim counts plane vectors"
     expected = jnp.concatenate([body.position, body.velocity], axis=1)
     np.testing.assert_allclose(observed[:, :4], expected, atol=1e-6, err_msg=name)
+    if isinstance(dynamics, FullyObserved):
+        again = dynamics.observe(dynamics.body(observed))
+        np.testing.assert_allclose(again, observed, atol=1e-5, err_msg=f"{name}: body")
     forward = dynamics.frame(body)
     if forward is not None:
         length = jnp.linalg.norm(forward, axis=1)

@@ -154,7 +154,7 @@ def test_two_agents_at_their_borders_leave_the_promised_room_together():
     assert room(after) == pytest.approx((1 - barrier.decay) * room(state), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["orca", "cbf"])
+@pytest.mark.parametrize("name", ["certificate", "orca", "cbf"])
 def test_head_on_and_towards_an_obstacle_nothing_is_touched(name):
     env = ssmarl.make(
         layout={
@@ -169,7 +169,7 @@ def test_head_on_and_towards_an_obstacle_nothing_is_touched(name):
     @jax.jit
     def play(state):
         def step(state, _):
-            action, _ = driver.act(driver.observe(env, state), ())
+            action, _ = driver.act(driver.observe(env, state), driver.initial_state(2))
             return env.step(state, action)
 
         return jax.lax.scan(step, state, None, length=100)
@@ -211,7 +211,7 @@ def test_names_and_filters_from_python_and_wrong_ones():
     assert result.figures["num_agents"] == 4
     both = controller("pretrained:navigation", filter="cbf")
     assert ssmarl.evaluate(both, episodes=2, episode_length=5).figures["episodes"] == 2
-    with pytest.raises(ssmarl.InputError, match="choose from orca, cbf"):
+    with pytest.raises(ssmarl.InputError, match="choose from certificate, orca, cbf"):
         controller("pretrained:navigation", filter="magic")
     with pytest.raises(ssmarl.InputError, match="their own targets"):
         controller("pretrained:formation", filter="cbf")

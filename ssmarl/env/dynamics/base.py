@@ -76,6 +76,18 @@ class Dynamics(Protocol):
         ...
 
 
+@runtime_checkable
+class FullyObserved(Protocol):
+    """A dynamics whose observed state determines the body, so that others can predict its motion.
+
+    Optional: the certified safety filter needs it to predict how neighbours brake.
+    """
+
+    def body(self, observed: Float[Array, "N D"]) -> Body:
+        """The bodies that are observed as S: the inverse of `observe`, in the frame of S."""
+        ...
+
+
 def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Array, "A U"]:
     """The action as applied: clipped to the limit, per component or by its norm. NaN becomes 0."""
     limit = MAX_ACTION if params.action_limit is None else params.action_limit
@@ -85,8 +97,9 @@ def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Arra
         return clipped
     # Clipping first keeps the norm of infinite actions finite.
     huge = jnp.clip(action, -MAX_ACTION, MAX_ACTION)
-    norm = jnp.sqrt((huge**2).sum(axis=-1, keepdims=True))
-    return huge * jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+    # The floor keeps the derivative at zero finite.
+    norm = jnp.sqrt(jnp.maximum((huge**2).sum(axis=-1, keepdims=True), 1e-30))
+    return huge * jnp.minimum(1.0, limit / norm)
 
 
 def saturate(x: Float[Array, "*n"], low: float, high: float) -> Float[Array, "*n"]:

@@ -57,6 +57,10 @@ class DoubleIntegrator:
         """S = (position, velocity)."""
         return jnp.concatenate([body.position, body.velocity], axis=-1)
 
+    def body(self, observed: Float[Array, "N 4"]) -> Body:
+        """The inverse of `observe`."""
+        return Body(observed[:, :2], observed[:, 2:], observed[:, :0])
+
     def frame(self, body: Body) -> None:
         """The world's axes: all directions are alike."""
         return

@@ -83,6 +83,11 @@ class Unicycle:
         """S = (position, velocity, forward vector)."""
         return jnp.concatenate([body.position, body.velocity, self.frame(body)], axis=-1)
 
+    def body(self, observed: Float[Array, "N 6"]) -> Body:
+        """The inverse of `observe`: the heading is the angle of the forward vector."""
+        heading = jnp.arctan2(observed[:, 5], observed[:, 4])
+        return Body(observed[:, :2], observed[:, 2:4], heading[:, None])
+
     def frame(self, body: Body) -> Float[Array, "A 2"]:
         """The vehicle's own: x is ahead."""
         return on_circle(body.internal[:, 0])

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ssmarl.control.controllers import Classical, Controller, with_filter
+from ssmarl.control.controllers import Classical, Controller, carry_over, with_filter
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Flag, Json, Tree
 from ssmarl.env.env import Env
@@ -108,7 +108,9 @@ class Session:
     def use_filter(self, name: str | None) -> None:
         """Filter the policy's actions from now on, by that method or none."""
         scenario, agents = self.stage.env.scenario.name, self.stage.env.params.num_agents
+        before = self.stage.policy
         self.stage = self.stages.get(scenario, agents, name)
+        self.recurrent = carry_over(self.recurrent, before, self.stage.policy)
         self.filter = name
         self._compile()
 

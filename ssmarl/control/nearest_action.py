@@ -1,0 +1,251 @@
+"""The allowed action nearest to a nominal one: propose, verify, and bisect.
+
+Allowed actions need not form a convex set, because braking is only piecewise linear in the speed.
+So half-planes of actions (the rule, linearised at some action) only propose; every proposal is
+verified with the exact rule, and where it fails the segment from an allowed action to it is
+bisected. Braking is the first allowed action and the last resort.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ssmarl.control.braking import Path
+from ssmarl.control.certificate import Rule
+from ssmarl.control.half_planes import HalfPlanes
+from ssmarl.env.dynamics.base import MAX_ACTION, bound_action
+from ssmarl.env.geometry import direction, length
+from ssmarl.env.params import ACTION_LIMIT
+
+TIGHTEST = 5
+"""Neighbours whose half-planes make a proposal: those with the least room."""
+INSET = 1e-5
+"""Metres by which proposals stay inside the rule, so that rounding does not refuse them."""
+ROUNDING = 1e-6
+"""Metres by which braking, the last resort, may miss the rule by rounding."""
+TOLERANCE = 1e-6
+"""By which a proposal may cross a half-plane of actions, for rounding."""
+BISECTIONS = 6
+"""Of the segment from an allowed action to a proposal."""
+GRID = 9
+"""Actions per axis of the coarse grid that proposes where the response is not linear."""
+ROUNDS = 2
+"""Of linearisation at an allowed action, after one at the nominal; twice as many where braking is
+not piecewise linear (in a disc of actions, or without linear response)."""
+
+
+def nearest_allowed(
+    rule: Rule, nominal: Float[Array, "A 2"]
+) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
+    """Every agent's allowed action nearest to a nominal one, and whether it is allowed.
+
+    It is braking, and may not be allowed, where braking is not: only if an assumption fails.
+    """
+    nominal = bound_action(rule.params, nominal)
+    brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
+    best = improve(rule, brake, nominal, nominal)
+    linear = rule.dynamics.linear_response(rule.params) is not None
+    if not linear:
+        best = _nearer(nominal, best, coarse(rule, nominal))
+    piecewise_linear = linear and rule.params.action_bound == "box"
+    for _ in range(ROUNDS if piecewise_linear else 2 * ROUNDS):
+        best = improve(rule, best, best, nominal)
+    best = advance(rule, best, nominal)
+    direct = rule.allows(rule.path(nominal))
+    action = jnp.where(direct[:, None], nominal, best)
+    return action, direct | rule.allows(rule.path(best), ROUNDING)
+
+
+def coarse(rule: Rule, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
+    """The nearest allowed action of a coarse grid, far away if none is allowed.
+
+    Where the velocity is not linear in the action, the allowed ones may come in several parts.
+    """
+    limit = rule.params.action_limit or ACTION_LIMIT
+    axis = np.linspace(-limit, limit, GRID, dtype=np.float32)
+    grid = jnp.asarray(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))
+    far = jnp.full_like(nominal, MAX_ACTION)
+
+    def consider(best: Float[Array, "A 2"], point: Float[Array, " 2"]) -> tuple:
+        action = bound_action(rule.params, jnp.broadcast_to(point, nominal.shape))
+        allowed = rule.allows(rule.path(action))[:, None]
+        return _nearer(nominal, best, jnp.where(allowed, action, far)), None
+
+    return jax.lax.scan(consider, far, grid)[0]
+
+
+def advance(
+    rule: Rule, allowed: Float[Array, "A 2"], wanted: Float[Array, "A 2"]
+) -> Float[Array, "A 2"]:
+    """The last allowed action that bisection finds on the segment from `allowed` to `wanted`."""
+
+    def at(t: Float[Array, " A"]) -> Float[Array, "A 2"]:
+        return allowed + t[:, None] * (wanted - allowed)
+
+    def bisect(_: Any, span: tuple) -> tuple:
+        low, high = span
+        middle = 0.5 * (low + high)
+        good = rule.allows(rule.path(at(middle)))
+        return jnp.where(good, middle, low), jnp.where(good, high, middle)
+
+    whole = rule.allows(rule.path(wanted))
+    zero = jnp.zeros_like(allowed[:, 0])
+    low, _ = jax.lax.fori_loop(0, BISECTIONS, bisect, (zero, zero + 1))
+    return jnp.where(whole[:, None], wanted, at(low))
+
+
+def improve(
+    rule: Rule,
+    allowed: Float[Array, "A 2"],
+    at: Float[Array, "A 2"],
+    nominal: Float[Array, "A 2"],
+) -> Float[Array, "A 2"]:
+    """From an allowed action towards the best one of the rule linearised at an action."""
+    point = nearest_point(linearised(rule, at), nominal)
+    found = _nearer(nominal, allowed, advance(rule, allowed, bound_action(rule.params, point)))
+    if rule.params.action_bound == "disc":
+        # Bounded along the segment instead of radially, it stays on the border of the rule.
+        on_disc = _until(rule.params.action_limit or MAX_ACTION, allowed, point)
+        found = _nearer(nominal, found, advance(rule, allowed, on_disc))
+    return found
+
+
+def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
+    """The rule as half-planes of actions near `at`: tightest neighbours, reach, action bound.
+
+    Of every neighbour the position that is farthest beyond its line (or nearest to it) counts.
+    """
+
+    def derivative(axis: int) -> tuple[Path, Path]:
+        tangent = jnp.zeros_like(at).at[:, axis].set(1.0)
+        return jax.jvp(rule.path, (at,), (tangent,))
+
+    path, along_x = derivative(0)
+    _, along_y = derivative(1)
+    dx, dy = along_x.position, along_y.position
+
+    excess = rule.excess(path)
+    worst = excess.argmax(axis=-1)[..., None]
+    excess = jnp.take_along_axis(excess, worst, axis=-1)[..., 0] + INSET
+    gradient = jnp.stack([_along(rule.normal, d, worst) for d in (dx, dy)], axis=-1)
+    neighbours = _planes(gradient, excess, at)
+    if excess.shape[1] > TIGHTEST:
+        room = jnp.where(neighbours.present, _room(neighbours, at), jnp.inf)
+        _, few = jax.lax.top_k(-room, TIGHTEST)
+        neighbours = jax.tree.map(
+            lambda leaf: jnp.take_along_axis(
+                leaf, few.reshape(few.shape + (1,) * (leaf.ndim - 2)), axis=1
+            ),
+            neighbours,
+        )
+
+    distance = length(path.position)
+    farthest = distance.argmax(axis=1)[:, None]
+    outward = direction(path.position)
+    stretch = jnp.stack([_dot(outward, d) for d in (dx, dy)], axis=-1)
+    within = _planes(
+        jnp.take_along_axis(stretch, farthest[..., None], axis=1),
+        jnp.take_along_axis(distance, farthest, axis=1) - rule.reach + INSET,
+        at,
+    )
+    planes = [neighbours, within, _action_bound(rule, at)]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *planes)
+
+
+def nearest_point(planes: HalfPlanes, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
+    """The point nearest to a nominal one inside all half-planes, or the least outside.
+
+    It is the nominal point, its projection on one border, or a corner of two.
+    """
+    first, second = np.triu_indices(planes.bound.shape[1], 1)
+    one, two = planes.normal[:, first], planes.normal[:, second]
+    determinant = one[..., 0] * two[..., 1] - one[..., 1] * two[..., 0]
+    meet = planes.present[:, first] & planes.present[:, second] & (jnp.abs(determinant) > 1e-6)
+    bound_one, bound_two = planes.bound[:, first], planes.bound[:, second]
+    corner = (
+        jnp.stack(
+            [
+                bound_one * two[..., 1] - bound_two * one[..., 1],
+                bound_two * one[..., 0] - bound_one * two[..., 0],
+            ],
+            axis=-1,
+        )
+        / jnp.where(meet, determinant, 1.0)[..., None]
+    )
+    beyond = _dot(planes.normal, nominal[:, None]) - planes.bound
+    projected = nominal[:, None] - beyond[..., None] * planes.normal
+    points = jnp.concatenate([nominal[:, None], projected, corner], axis=1)
+    usable = jnp.concatenate([jnp.ones_like(meet[:, :1]), planes.present, meet], axis=1)
+
+    outside = _dot(points[:, :, None], planes.normal[:, None]) - planes.bound[:, None]
+    outside = jnp.where(planes.present[:, None], outside, -jnp.inf).max(axis=-1)
+    apart = points - nominal[:, None]
+    cost = _dot(apart, apart)
+    # Points outside come after all points inside, by how far they are outside.
+    inside = outside <= TOLERANCE
+    cost = jnp.where(inside, cost, MAX_ACTION**2 * (10.0 + outside))
+    chosen = jnp.where(usable, cost, jnp.inf).argmin(axis=1)[:, None, None]
+    return jnp.take_along_axis(points, chosen, axis=1)[:, 0]
+
+
+def _until(
+    limit: float, inside: Float[Array, "A 2"], point: Float[Array, "A 2"]
+) -> Float[Array, "A 2"]:
+    """The point itself, or where the segment to it from inside leaves the disc of that radius."""
+    step = point - inside
+    square, half = _dot(step, step), _dot(inside, step)
+    room = jnp.maximum(limit**2 - _dot(inside, inside), 0.0)
+    root = jnp.sqrt(half**2 + square * room)
+    part = jnp.clip((root - half) / jnp.maximum(square, 1e-12), 0.0, 1.0)
+    return inside + part[:, None] * step
+
+
+def _action_bound(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
+    """The square of actions; of a disc also the tangent in the direction of `at`."""
+    limit = rule.params.action_limit or MAX_ACTION
+    sides = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], np.float32)
+    normal = jnp.broadcast_to(jnp.asarray(sides), (at.shape[0], 4, 2))
+    if rule.params.action_bound == "disc":
+        normal = jnp.concatenate([normal, direction(at)[:, None]], axis=1)
+    present = length(normal) > 0
+    return HalfPlanes(normal, jnp.full(normal.shape[:2], limit), present)
+
+
+def _planes(
+    gradient: Float[Array, "A M 2"], excess: Float[Array, "A M"], at: Float[Array, "A 2"]
+) -> HalfPlanes:
+    """Excess + gradient·(u − at) ≤ 0 with unit normals; absent where the action has no effect."""
+    size = length(gradient)
+    present = (size > 1e-6) & jnp.isfinite(excess)
+    safe = jnp.where(present, size, 1.0)
+    normal = gradient / safe[..., None]
+    bound = _dot(normal, at[:, None]) - jnp.where(present, excess, 0.0) / safe
+    return HalfPlanes(normal, bound, present)
+
+
+def _room(planes: HalfPlanes, at: Float[Array, "A 2"]) -> Float[Array, "A M"]:
+    """Distance from an action to the borders, negative beyond them."""
+    return planes.bound - _dot(planes.normal, at[:, None])
+
+
+def _nearer(
+    nominal: Float[Array, "A 2"], one: Float[Array, "A 2"], other: Float[Array, "A 2"]
+) -> Float[Array, "A 2"]:
+    """Of two actions the one nearer to the nominal."""
+    closer = length(other - nominal) < length(one - nominal)
+    return jnp.where(closer[:, None], other, one)
+
+
+def _along(
+    normal: Float[Array, "A M 2"], change: Float[Array, "A P 2"], worst
+) -> Float[Array, "A M"]:
+    """n·∂x/∂u at the worst position of every neighbour."""
+    every = _dot(normal[:, :, None], change[:, None])
+    return jnp.take_along_axis(every, worst, axis=-1)[..., 0]
+
+
+def _dot(a: Float[Array, "*#n 2"], b: Float[Array, "*#n 2"]) -> Float[Array, "*n"]:
+    return a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1]
