@@ -68,7 +68,8 @@ def attempt(generator: random.Random, folder: Path, table: bytes) -> None:
         (folder / METRICS).write_bytes(damaged(generator, table))
         (folder / CONFIG).write_text(json.dumps(config))
         MetricsFile(folder).truncate(generator.randrange(4))
-        (folder / METRICS).exists() and grouped([folder])
+        if (folder / METRICS).exists():
+            grouped([folder])
         return
     if kind == 2:
         text = damaged(generator, json.dumps(config).encode())
