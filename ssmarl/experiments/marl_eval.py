@@ -12,9 +12,9 @@ from ssmarl.experiments.results import Results
 
 MARL_EVAL = "marl-eval.json"
 ENVIRONMENT = "safe_mpe"
-METRICS = {"return": "reward", "success": "success", "cost": "cost"}
+METRICS = {"return": "reward", "success": "success", "contacts": "contacts"}
 """Names of the metrics there, and of the columns of the training curves."""
-ABSOLUTE = {"return": "reward_team", "success": "success", "cost": "cost_agent"}
+ABSOLUTE = {"return": "reward_team", "success": "success", "contacts": "cost_agent"}
 """And of the figures of an evaluation."""
 
 
