@@ -18,6 +18,16 @@ settings.load_profile("repeatable")
 install_import_hook("ssmarl", "beartype.beartype")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def devices():
+    """JAX starts with its devices as they are: a command that a test calls would add others."""
+    import jax
+
+    import ssmarl  # noqa: F401  (sets the compiler's flags first)
+
+    jax.devices()
+
+
 @pytest.fixture(autouse=True)
 def registries():
     """Records and files that a test registers are forgotten after it."""
