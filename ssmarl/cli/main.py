@@ -62,7 +62,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if any("\0" in arg for arg in args):
             raise InputError("an argument holds a NUL character: no name does")
         parse(args or ["--help"]).run()
-    except BrokenPipeError:  # whoever read the output has enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _one_line_of(error: Exception) -> str | None:
-    """What the user is told of an error; None: nothing that a user could do about it."""
+    """The message to print for an error; None: nothing that a user could do about it."""
     if isinstance(error, (InputError, RunError)):
         return str(error)
     if isinstance(error, OSError):

@@ -13,7 +13,7 @@ and every position of braking from there satisfy
 for every neighbour (share ½ with agents, 1 with obstacles, whose hull is a point), and stay within
 the reach ρ = (range − R)/2 of where it is now, so that bodies beyond its range cannot matter yet.
 Braking satisfies all of this. If everybody keeps the rule, one step later all pairs are certified
-again by the old lines, and so for ever: docs/safety.md has the proof and its assumptions.
+again by the old lines, and so at all later steps: docs/safety.md has the proof and its assumptions.
 """
 
 import math

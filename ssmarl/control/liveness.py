@@ -38,7 +38,7 @@ PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.05
 """Clearance to a moving neighbour (metres, metres a second) at which a parked agent is pressed."""
 PRESSED_STEPS = 20
 """Steps of it after which a parked agent makes room; twice as many after every time, so that two
-agents with neighbouring goals do not displace each other for ever."""
+agents with neighbouring goals do not displace each other endlessly."""
 ROOM_STEPS = 4
 """Duration of making room, in steps."""
 

@@ -29,7 +29,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Command:
-    """What a vehicle is told to do."""
+    """Motor commands for one vehicle."""
 
     vehicle: int
     counter: int
