@@ -25,6 +25,8 @@ def episode_metrics(env: Env, result: StepResult, collectives: Collectives) -> M
         "reach": arrived.mean(),
         "safe": (result.contacts.sum(axis=1) == 0).mean(),
     }
+    if env.filter is not None:
+        means["filter_interventions"] = result.intervened.mean()
     means = collectives.mean(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), means))
     worst = collectives.mean(cost.mean(axis=0)).max(axis=0)
     return {**means, **{f"worst_{name}": worst[c] for c, name in enumerate(names)}}

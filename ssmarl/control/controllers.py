@@ -11,7 +11,13 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ssmarl.control.filters import FILTERS, FilterCounts, filter_action, goal_controller
+from ssmarl.control.filters import (
+    FILTERS,
+    FilterCounts,
+    check_filter,
+    filter_action,
+    goal_controller,
+)
 from ssmarl.control.liveness import Liveness, LivenessState, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
@@ -171,8 +177,5 @@ def with_filter(
         raise InputError("liveness: it needs the filter certificate and agents with own targets")
     if filter is None:
         return bare
-    if filter not in FILTERS:
-        raise InputError(f"filter {filter!r}: choose from {', '.join(FILTERS)}")
-    if bare.metadata.goal_edges != "target" and not FILTERS[filter].any_goal_edges:
-        raise InputError("filter: it needs agents that observe their own targets")
+    check_filter(filter, bare.metadata.goal_edges)
     return Filtered(bare, filter, Liveness(liveness) if liveness else None)

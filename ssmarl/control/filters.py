@@ -4,24 +4,27 @@ To add one: a function from a `LocalView` and nominal actions to safe actions an
 record in `FILTERS`. `by_half_planes` makes one from half-planes of safe actions.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ssmarl.control import cbf, orca
 from ssmarl.control.certificate import CertificateConfig, make_rule
 from ssmarl.control.half_planes import HalfPlanes, nearest_within
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.nearest_action import nearest_allowed
+from ssmarl.core.errors import InputError
 from ssmarl.core.types import Count
 from ssmarl.env.dynamics.base import bound_action
+from ssmarl.env.env import Env
+from ssmarl.env.state import EnvState
+from ssmarl.env.transition import was_changed
 
-CHANGED = 1e-3
-"""Change of an action that counts as an intervention, relative to the action limit."""
 RELAXED = 1e-4
 """Excess of half-planes that counts as a violation."""
 ROUNDING = 1e-4
@@ -113,6 +116,38 @@ def filter_action(
     return FILTERS[name].act(view, nominal)
 
 
+@dataclass(frozen=True)
+class NamedFilter:
+    """A filter of `FILTERS` as a part of an environment."""
+
+    name: str
+
+    def __call__(
+        self, env: Env, state: EnvState, action: Float[Array, "A U"]
+    ) -> Float[Array, "A U"]:
+        """The safe actions nearest to the agents' own."""
+        return filter_action(self.name, LocalView.of(env, state), action)[0]
+
+
+def filtered_env(env: Env, name: str | None) -> Env:
+    """The environment with a safety filter between the agents and the world; None: as it is.
+
+    Policies are trained in it like in any other; whatever they do, the filter keeps them safe.
+    """
+    if name is None:
+        return env
+    check_filter(name, env.goal_edges)
+    return dataclasses.replace(env, filter=NamedFilter(name))
+
+
+def check_filter(name: str, goal_edges: str) -> None:
+    """Refuse names that do not exist, and filters that need what agents do not observe."""
+    if name not in FILTERS:
+        raise InputError(f"filter {name!r}: choose from {', '.join(FILTERS)}")
+    if goal_edges != "target" and not FILTERS[name].any_goal_edges:
+        raise InputError("filter: it needs agents that observe their own targets")
+
+
 def goal_controller(view: LocalView) -> Float[Array, "A 2"]:
     """Nominal actions: straight to the goal, whatever is in between."""
     keep, gain = view.response.keep, view.response.gain
@@ -133,9 +168,7 @@ def _counts(
     too_close: Array,
 ) -> FilterCounts:
     """Compares an action with the nominal one as the world would have bounded it."""
-    wanted = bound_action(view.params, nominal)
-    allowed = CHANGED * (view.params.action_limit or 1.0)
-    changed: Bool[Array, " A"] = (jnp.abs(action - wanted) > allowed).any(axis=1)
+    changed = was_changed(view.params, bound_action(view.params, nominal), action)
     return FilterCounts(
         jnp.asarray(nominal.shape[0], jnp.int32),
         changed.sum(dtype=jnp.int32),

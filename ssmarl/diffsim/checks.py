@@ -63,8 +63,8 @@ def _gradient_sizes(env: Env, config: AnalyticConfig, key: Key) -> Float[Array, 
     action = jax.random.normal(action_key, (shape[0], env.dynamics.action_dim))
 
     def signals(state: EnvState, action: Float[Array, "A U"]) -> Float[Array, " C1"]:
-        after, _ = straight_through_step(env, state, action)
-        now = surrogate_transition(env, state, after, action, config.lookahead)
+        after, _, applied = straight_through_step(env, state, action)
+        now = surrogate_transition(env, state, after, applied, config.lookahead)
         reward, costs = surrogate_reward(env, now), surrogate_costs(env, now)
         return jnp.concatenate([reward.sum()[None], costs.sum(axis=0)])
 

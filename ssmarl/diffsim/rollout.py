@@ -5,11 +5,12 @@ The derivative of a hundred steps with a policy in the loop grows without bound 
 useful:
 
 * **Straight-through dynamics.** Values come from the real step, contacts and action limit included;
-  derivatives from the dynamics without contact and without the limit.
+  derivatives from the dynamics without contact and without the limit. Where a safety filter has
+  replaced an action by the nearest one it allows, the derivative is that of a projection on a
+  straight border: what points out of the allowed actions changes nothing (`through_filter`).
 * **Bounded gradients.** On the way back through time, the gradient with respect to one agent's
-state
-  decays a little each step and is clipped in length, per agent. Directions are kept, and no agent
-  of any episode outweighs the rest.
+  state decays a little each step and is clipped in length, per agent. Directions are kept, and no
+  agent of any episode outweighs the rest.
 * **Closed loop.** Gradients also flow through the observations: an action is credited with what it
   lets the policy do later. Without this, agents learn to brake and wait, never to go around.
 """
@@ -27,7 +28,6 @@ from jaxtyping import Array, Float
 from ssmarl.core.config import FRACTION, POSITIVE, check_ranges
 from ssmarl.core.types import Key, Tree
 from ssmarl.diffsim.geodesic import Geodesic, GeodesicConfig, solve_geodesic
-from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env, StepResult
 from ssmarl.env.geometry import direction
 from ssmarl.env.progress import slowness, update_mean_velocity
@@ -133,9 +133,8 @@ def differentiable_rollout(
         state = dataclasses.replace(state, body=jax.tree.map(bound, state.body))
         recurrent = jax.tree.map(lambda leaf: bound(leaf) if _is_float(leaf) else leaf, recurrent)
         distribution, new_recurrent = policy(policy.observe(env, state), recurrent)
-        action = distribution.sample(key)
-        new_state, result = straight_through_step(env, state, action)
-        now = surrogate_transition(env, state, new_state, action, config.lookahead)
+        new_state, result, applied = straight_through_step(env, state, distribution.sample(key))
+        now = surrogate_transition(env, state, new_state, applied, config.lookahead)
         now = shaped(now, mean_velocity)
         row = DifferentiableEpisode(
             result=result,
@@ -158,19 +157,41 @@ def differentiable_rollout(
 
 def straight_through_step(
     env: Env, state: EnvState, action: Float[Array, "A U"]
-) -> tuple[EnvState, StepResult]:
-    """`env.step`, with the derivatives of the dynamics without contact and action limit."""
-    real, result = env.step(jax.tree.map(stop_gradient, state), stop_gradient(action))
-    free = env.dynamics.step(env.params, state.body, action, jnp.zeros_like(state.position))
+) -> tuple[EnvState, StepResult, Float[Array, "A U"]]:
+    """`env.step`, with the derivatives of the dynamics without contact and action limit.
+
+    Returns:
+        The new state, the result, and the applied action with the derivatives of the chosen one.
+    """
+    fixed = jax.tree.map(stop_gradient, state)
+    nominal, allowed = env.apply(fixed, stop_gradient(action))
+    real, result = env.advance(fixed, nominal, allowed)
+    passed = action if env.filter is None else through_filter(action, nominal - allowed)
+    free = env.dynamics.step(env.params, state.body, passed, jnp.zeros_like(state.position))
     body = jax.tree.map(lambda value, slope: slope + stop_gradient(value - slope), real.body, free)
-    return dataclasses.replace(real, body=body), result
+    applied = passed + stop_gradient(allowed - passed)
+    return dataclasses.replace(real, body=body), result, applied
+
+
+def through_filter(
+    action: Float[Array, "A U"], removed: Float[Array, "A U"]
+) -> Float[Array, "A U"]:
+    """The same actions, with the derivative of a safety filter that has removed a part of them.
+
+    The filter moves a nominal action along the normal d of the border of what it allows. The
+    derivative of that projection is I − d·dᵀ for a straight border that does not move with the
+    state, which is assumed here; where nothing was removed, it is I.
+    """
+    size = jnp.sqrt((removed**2).sum(axis=1, keepdims=True))
+    normal = stop_gradient(removed / jnp.where(size > 0, size, 1.0))
+    change = action - stop_gradient(action)
+    return stop_gradient(action) + change - normal * (normal * change).sum(axis=1, keepdims=True)
 
 
 def surrogate_transition(
-    env: Env, before: EnvState, after: EnvState, action: Float[Array, "A U"], lookahead: Lookahead
+    env: Env, before: EnvState, after: EnvState, applied: Float[Array, "A U"], lookahead: Lookahead
 ) -> Transition:
     """The step as surrogates read it: differentiable in bodies and action, targets held fixed."""
-    applied = action + stop_gradient(bound_action(env.params, action) - action)
     after = dataclasses.replace(after, target=stop_gradient(after.target))
     return env.transition(before, after, applied, lookahead)
 

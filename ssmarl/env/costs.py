@@ -52,6 +52,11 @@ def effort(now: Transition) -> Float[Array, " A"]:
     return jnp.full_like(now.distance, (now.action**2).sum(axis=1).mean())
 
 
+def intervention(now: Transition) -> Float[Array, " A"]:
+    """1 where a safety filter replaced the agent's action (`--filter` of training)."""
+    return now.intervened.astype(now.distance.dtype)
+
+
 COSTS: Registry[Cost] = Registry(
     "cost",
     Cost,
@@ -62,6 +67,7 @@ COSTS: Registry[Cost] = Registry(
         Cost("boundary", boundary, surrogates.outside),
         Cost("speed", speed, surrogates.excess_speed),
         Cost("effort", effort),
+        Cost("intervention", intervention, surrogates.predicted_intervention),
     ],
 )
 

@@ -1,12 +1,13 @@
 """The environment: scenario, dynamics, constraints and graph composed. It adds no rules."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled
@@ -41,9 +42,16 @@ class StepResult(eqx.Module):
     """Bodies that each agent overlaps now, whatever the constraints are."""
     collisions: Int[Array, " A"]
     """Those of them that it did not overlap before the step: distinct collision events."""
+    intervened: Bool[Array, " A"]
+    """Whether the environment's safety filter replaced the agent's action."""
     overflow: Count
     """Candidate pairs left out of physics and costs because the crowd was too dense for the list
     (`NeighborConfig.capacity_factor`). 0: exact."""
+
+
+ActionFilter = Callable[["Env", EnvState, Float[Array, "A U"]], Float[Array, "A U"]]
+"""(env, state, bounded nominal actions) → the actions that are applied. Equality and hash are those
+of the filter: environments are keys of compiled functions."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class Env:
     dynamics: Dynamics
     goal_edges: GoalEdges = "target"
     neighbor_config: NeighborConfig = NeighborConfig()
+    filter: ActionFilter | None = None
+    """Safety filter between the agents' actions and the world (`control.filters.filtered_env`)."""
 
     @compiled
     def reset(self, key: Key) -> EnvState:
@@ -100,7 +110,19 @@ class Env:
         expected = (self.params.num_agents, self.dynamics.action_dim)
         if action.shape != expected:
             raise InputError(f"action has shape {action.shape}: it must be {expected}")
-        applied = bound_action(self.params, action)
+        return self.advance(state, *self.apply(state, action))
+
+    def apply(
+        self, state: EnvState, action: Float[Array, "A U"]
+    ) -> tuple[Float[Array, "A U"], Float[Array, "A U"]]:
+        """The action within its bound (nominal), and as the safety filter allows it (applied)."""
+        nominal = bound_action(self.params, action)
+        return nominal, nominal if self.filter is None else self.filter(self, state, nominal)
+
+    def advance(
+        self, state: EnvState, nominal: Float[Array, "A U"], applied: Float[Array, "A U"]
+    ) -> tuple[EnvState, StepResult]:
+        """The rest of a step, for actions that have passed the bound and the filter."""
         around = self.neighbors(state)
         force = contact_force(self.params, state, around)
         body = self.dynamics.step(self.params, state.body, applied, force)
@@ -110,7 +132,7 @@ class Env:
             target=self.scenario.targets(self.params, body.position, state.landmark),
             step=state.step + 1,
         )
-        now = self.transition(state, moved, applied)
+        now = self.transition(state, moved, applied, nominal=nominal)
         neighbors = now.clearance.neighbors
         return moved, StepResult(
             reward=self.scenario.reward(now),
@@ -121,6 +143,7 @@ class Env:
             collisions=new_contacts(
                 now.clearance, measure_clearance(self.params, state, neighbors)
             ),
+            intervened=now.intervened,
             overflow=around.overflow + neighbors.overflow,
         )
 
@@ -130,14 +153,24 @@ class Env:
         after: EnvState,
         action: Float[Array, "A U"],
         lookahead: Lookahead = Lookahead(),
+        nominal: Float[Array, "A U"] | None = None,
     ) -> Transition:
-        """The step as rewards and costs read it, from both states and the applied action."""
+        """The step as rewards and costs read it.
+
+        Args:
+            before: state before the step.
+            after: state after it.
+            action: as applied.
+            lookahead: of cost surrogates.
+            nominal: the action before the safety filter; None: the same.
+        """
         distance = length(after.position - after.target)
         return Transition(
             params=self.params,
             before=before,
             state=after,
             action=action,
+            nominal=action if nominal is None else nominal,
             distance=distance,
             shaped_distance=distance,
             clearance=measure_clearance(self.params, after, self.neighbors(after)),

@@ -51,6 +51,11 @@ def predicted_obstacle_collision(now: Transition, *, margin: float = 0.0) -> Flo
     return _missing_clearance(now, pairs, entities, now.params.perception_range, margin)
 
 
+def predicted_intervention(now: Transition) -> Float[Array, " A"]:
+    """What makes a safety filter act: predicted collisions."""
+    return predicted_collision(now)
+
+
 def outside(now: Transition, *, side: float | None = None) -> Float[Array, " A"]:
     """Distance outside the square, counted from a margin inside it."""
     half = (now.params.side if side is None else side) / 2

@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from ssmarl.core.config import POSITIVE, check_ranges
 from ssmarl.env.contact import Clearance
-from ssmarl.env.params import WorldParams
+from ssmarl.env.params import ACTION_LIMIT, WorldParams
 from ssmarl.env.state import EnvState
+
+CHANGED = 1e-3
+"""Change of an action that counts as an intervention, relative to the action limit."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Transition(eqx.Module):
     """After the step."""
     action: Float[Array, "A U"]
     """As applied, within the action limit."""
+    nominal: Float[Array, "A U"]
+    """As the agents chose it, within the action limit: a safety filter may have replaced it."""
     distance: Float[Array, " A"]
     """From each agent to its target, in metres."""
     shaped_distance: Float[Array, " A"]
@@ -56,3 +62,16 @@ class Transition(eqx.Module):
     clearance: Clearance
     lookahead: Lookahead = eqx.field(static=True, default=Lookahead())
     """Settings of cost surrogates."""
+
+    @property
+    def intervened(self) -> Bool[Array, " A"]:
+        """Whether a safety filter replaced the agent's action."""
+        return was_changed(self.params, self.nominal, self.action)
+
+
+def was_changed(
+    params: WorldParams, nominal: Float[Array, "A U"], applied: Float[Array, "A U"]
+) -> Bool[Array, " A"]:
+    """Whether two bounded actions differ by more than rounding (`CHANGED`)."""
+    allowed = CHANGED * (params.action_limit or ACTION_LIMIT)
+    return (jnp.abs(applied - nominal) > allowed).any(axis=1)

@@ -15,6 +15,7 @@ import tyro
 
 from ssmarl.algos import ALGORITHMS
 from ssmarl.algos.base import Algorithm, Preset
+from ssmarl.control.filters import filtered_env
 from ssmarl.core.config import from_json, to_json, with_values
 from ssmarl.core.errors import InputError
 from ssmarl.core.registry import SourceFile, refuse_files, require_sources
@@ -67,6 +68,9 @@ class TrainConfig:
     """Bound of actions. None: the unclipped reference world."""
     action_bound: ActionBound = "box"
     """What the limit bounds: every component (box), or the norm (disc)."""
+    filter: str | None = None
+    """Safety filter between the agents and the world, in training and evaluation (`ssmarl list
+    filters`). None: none. The cost `intervention` counts how often it acts."""
     episode_length: int | None = None
     """Steps of an episode. None: the scenario's default."""
     goal_edges: GoalEdges | None = None
@@ -185,7 +189,7 @@ class TrainConfig:
     def _env(
         self, agents: int | None, obstacles: int | None, scale: float, neighbors: NeighborConfig
     ) -> Env:
-        return make(
+        env = make(
             self.scenario,
             agents,
             num_obstacles=obstacles,
@@ -198,6 +202,7 @@ class TrainConfig:
             side_scale=scale,
             neighbor_config=neighbors,
         )
+        return filtered_env(env, self.filter)
 
     def round_robin(self) -> list[int]:
         """Index of the training environment of every iteration."""

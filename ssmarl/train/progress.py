@@ -42,6 +42,8 @@ def describe(row: Row) -> str:
         if name.startswith("cost_")
     ]
     shown += [f"{name} {row[name]:.1%}" for name in ("success", "safe") if name in row]
+    if "filter_interventions" in row:
+        shown.append(f"filtered {row['filter_interventions']:.1%}")
     shown.append(f"{row['steps_per_s']:,.0f} steps/s")
     if row.get("not_finite"):
         shown.append(f"refused, not finite: {row['not_finite']:.0%} of updates")

@@ -31,7 +31,9 @@ def estimate_of(objective, params, distribution=own_parameters):
     rows = jnp.ones(value.shape[1] - 1)
     none, zero = jnp.zeros(1), jnp.zeros((), jnp.int32)
     contacts = jnp.zeros(1, jnp.int32)
-    result = StepResult(none, none[:, None], jnp.array(False), none, contacts, contacts, zero)
+    result = StepResult(
+        none, none[:, None], jnp.array(False), none, contacts, contacts, none > 0, zero
+    )
     return GradientEstimate(
         value=value,
         vjp=vjp,
