@@ -413,7 +413,7 @@ def test_a_foreign_run_directory_runs_no_code(whole, tmp_path):
         assert not mark.exists()
 
 
-def test_training_behind_a_filter_counts_its_interventions(tmp_path):
+def test_training_behind_a_filter_counts_its_interventions(whole, tmp_path):
     """In a small square agents are in each other's way from the start."""
     config = replace(CONFIG, filter="cbf", constraints=("intervention=1",), side_scale=(0.5,))
     run = training.train(config, tmp_path / "filtered", quiet=True)
@@ -422,12 +422,7 @@ def test_training_behind_a_filter_counts_its_interventions(tmp_path):
     for row in found:  # a share of the six steps of an episode
         cost, share = float(row["cost_intervention"]), float(row["filter_interventions"])
         assert cost == pytest.approx(6 * share, abs=1e-6)
-    assert (
-        "filter_interventions"
-        not in rows(
-            training.train(replace(CONFIG, steps=24), tmp_path / "plain", quiet=True).folder
-        )[0]
-    )
+    assert "filter_interventions" not in rows(whole.folder)[0]
     with pytest.raises(ssmarl.InputError, match="filter 'shield': choose from"):
         training.train(replace(CONFIG, filter="shield"), tmp_path / "none", quiet=True)
     assert not (tmp_path / "none").exists()
