@@ -7,12 +7,14 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
 RUN := runs/navigation
 
-run: .venv/installed  ## train the recipe `navigation`, evaluate on up to 96 agents, draw; resumes
+run: .venv/installed  ## train `navigation`, evaluate on up to 96 agents with and without the certificate, draw; resumes
 	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \
 	else $(BIN)/ssmarl train --recipe navigation --out $(RUN); fi
 	$(BIN)/ssmarl eval $(RUN) --num-agents 3 6 12 24 48 96 --episodes 100 --json $(RUN)/eval.json
+	$(BIN)/ssmarl eval $(RUN) --filter certificate --liveness turn back_off --num-agents 3 6 12 24 48 96 \
+		--episodes 100 --json $(RUN)/eval-certificate.json
 	$(BIN)/ssmarl plot $(RUN) --out $(RUN)/plots/curves.png
-	$(BIN)/ssmarl render $(RUN) --num-agents 24 --out $(RUN)/videos/navigation-n24.gif
+	$(BIN)/ssmarl render $(RUN) --filter certificate --num-agents 24 --out $(RUN)/videos/navigation-n24.gif
 
 # Most of the tests' time is compilation. XLA's older code generator, where this JAX still has it,
 # compiles up to four times as fast, and without optimisation faster still; the tests of the
@@ -63,8 +65,9 @@ package: .venv/installed-test  ## build sdist and wheel; install the wheel apart
 		assert (files("ssmarl.viz.live") / "page" / "page.html").is_file(); \
 		print(ssmarl.load("pretrained:navigation").metadata.scenario, "loads from the wheel")'
 
-docs-numbers: .venv/installed  ## renew the tables of README and docs from results/
+docs-numbers: .venv/installed  ## renew tables of README and docs, and pages of experiments, from results/
 	$(BIN)/python tools/numbers.py
+	$(BIN)/python tools/pages.py
 
 docs: .venv/installed-test  ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site

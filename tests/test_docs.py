@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssmarl.cli.main import parse
-from tools import numbers
+from tools import numbers, pages
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,6 +39,16 @@ def test_marked_tables_are_those_of_the_result_files():
         assert numbers.renewed(text) == text, f"{page.name}: run make docs-numbers"
     readme = (ROOT / "README.md").read_text()
     assert numbers.renewed(readme.replace("2,706", "2,707")) == readme
+
+
+@pytest.mark.parametrize("name", pages.stored())
+def test_pages_of_experiments_are_those_of_their_results(name, tmp_path):
+    page = pages.PAGES / name / pages.PAGE
+    assert pages.draw(name, tmp_path) == page.read_text(), f"{name}: run make docs-numbers"
+    drawn = {path.name for path in tmp_path.glob("*.png")}
+    named = set(re.findall(r"\]\(([^)]+\.png)\)", page.read_text()))
+    assert drawn <= named
+    assert all((page.parent / picture).is_file() for picture in named)
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
