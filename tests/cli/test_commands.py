@@ -11,6 +11,7 @@ import pytest
 import ssmarl
 from ssmarl.algos import ALGORITHMS
 from ssmarl.bench.env import bench_env
+from ssmarl.bench.filter import measure_filter
 from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
 from ssmarl.cli.main import main, parse
