@@ -39,7 +39,8 @@ class Bench:
     only: tuple[Part, ...] = ("env", "rollout", "train", "scale")
     """Which parts: env (steps per second at n = 3), rollout (the same with the actor), train (over
     whole iterations), scale (one step at up to 10,000 agents), filter (policy and certified safety
-    filter at up to 10,000 agents), view (what a page of the live view receives; needs its extra)."""
+    filter at up to 10,000 agents), view (what a page of the live view receives; needs its
+    extra)."""
     json: Path | None = None
     """Also write the figures to this file."""
 

@@ -76,9 +76,11 @@ def flat_under_vmap(function: Callable[..., Tree]) -> Callable[..., Tree]:
             wide = leaf if is_batched else jnp.broadcast_to(leaf, (size, *leaf.shape))
             return wide.reshape(size * wide.shape[1], *wide.shape[2:])
 
+        def split(leaf: Array) -> Array:
+            return leaf.reshape(size, leaf.shape[0] // size, *leaf.shape[1:])
+
         result = flat(*jax.tree.map(merge, args, tuple(batched)))
-        split = jax.tree.map(lambda leaf: leaf.reshape(size, leaf.shape[0] // size, *leaf.shape[1:]), result)
-        return split, jax.tree.map(lambda _: True, result)
+        return jax.tree.map(split, result), jax.tree.map(lambda _: True, result)
 
     return flat
 

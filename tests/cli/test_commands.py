@@ -174,10 +174,14 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         bench,
         "PARTS",
-        {"env": lambda: bench_env(batches=(32,)), "scale": lambda: {"scale": [measure(5)]}},
+        {
+            "env": lambda: bench_env(batches=(32,)),
+            "scale": lambda: {"scale": [measure(5)]},
+            "filter": lambda: {"filter": [measure_filter(6, warm_up=2)]},
+        },
     )
     path = tmp_path / "bench.json"
-    assert main(["bench", "--only", "env", "scale", "--json", str(path)]) == 0
+    assert main(["bench", "--only", "env", "scale", "filter", "--json", str(path)]) == 0
     figures = json.loads(path.read_text())
     assert figures["env_steps_per_s"] > 0
     assert figures["env_batch"] == 32
@@ -186,6 +190,9 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     assert row["n"] == 5
     assert row["world_ms"] > 0
     assert row["peak_mb"] > 0
+    (row,) = figures["filter"]
+    assert min(row[name] for name in ("policy_ms", "filter_ms", "together_ms")) > 0
+    assert 0 <= row["changed"] <= 1
     assert figures["versions"]["jax"]
     assert "n = 5" in capsys.readouterr().out
 

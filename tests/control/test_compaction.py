@@ -112,11 +112,12 @@ def test_gradients_pass_where_the_nominal_action_is_allowed_and_only_there():
         return jax.vmap(one)(state, nominal).sum()
 
     gradient = jax.jit(jax.grad(total))(nominal)
-    direct = jax.vmap(
-        lambda s, u: (lambda r: r.allows(r.path(bound_action(env.params, u))))(
-            make_rule(LocalView.of(env, s))
-        )
-    )(state, nominal)
+
+    def is_direct(state, nominal):
+        rule = make_rule(LocalView.of(env, state))
+        return rule.allows(rule.path(bound_action(env.params, nominal)))
+
+    direct = jax.jit(jax.vmap(is_direct))(state, nominal)
     within = direct[..., None] & (jnp.abs(nominal) < 1)
     np.testing.assert_array_equal(gradient, within.astype(jnp.float32))
 
