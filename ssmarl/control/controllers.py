@@ -113,13 +113,20 @@ class Filtered(eqx.Module):
         graph = seen if isinstance(seen, Graph) else env.graph(state)
         return FilteredObservation(seen, LocalView(graph, env.params, env.dynamics))
 
-    @compiled_module
-    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
-        """Every agent's safe action, and the new recurrent state."""
+    def nominal(
+        self, observation: Any, recurrent: Any
+    ) -> tuple[Float[Array, "A U"], tuple[Tree, LivenessState | None]]:
+        """What the policy wants, or an attempt to get on; new states of policy and attempts."""
         nominal, inner = self.policy.act(observation.policy, recurrent.policy)
         escapes = recurrent.escapes
         if self.liveness is not None:
             nominal, escapes = escape(self.liveness, observation.filter, nominal, escapes)
+        return nominal, (inner, escapes)
+
+    @compiled_module
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
+        """Every agent's safe action, and the new recurrent state."""
+        nominal, (inner, escapes) = self.nominal(observation, recurrent)
         action, counts = filter_action(self.filter, observation.filter, nominal)
         return action, FilterState(inner, recurrent.counts + counts, escapes)
 
