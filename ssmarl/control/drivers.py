@@ -70,6 +70,14 @@ def broken(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
     return jnp.where(which == 1, jnp.inf * jnp.sign(values), values)
 
 
+def hostile(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
+    """Random, chase, constant or broken: one of them for a whole episode, by its goals."""
+    bits = jax.lax.bitcast_convert_type(state.target, jnp.uint32).sum(dtype=jnp.uint32)
+    kinds = (random, chase, constant, broken)
+    every = jnp.stack([kind(env, state, key) for kind in kinds])
+    return every[(bits >> 3) % len(kinds)]
+
+
 def filtered(driver: Driver, filter: str | None) -> Driver:
     """A driver behind a safety filter; None: as it is."""
     if filter is None:
@@ -96,5 +104,6 @@ DRIVERS: dict[str, Driver] = {
     "chase": chase,
     "constant": constant,
     "broken": broken,
+    "hostile": hostile,
 }
 """By name."""

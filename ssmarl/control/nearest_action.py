@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ssmarl.control.braking import Path
 from ssmarl.control.certificate import Rule
 from ssmarl.control.compaction import flat_under_vmap, map_selected
 from ssmarl.control.half_planes import HalfPlanes
@@ -75,8 +74,12 @@ def settle(
     It may if it is allowed and still the best after linearising again there, so that searching
     would not leave it.
     """
-    action = bound_action(rule.params, nearest_point(linearised(rule, nominal), nominal))
-    again = bound_action(rule.params, nearest_point(linearised(rule, action), nominal))
+
+    def propose(_: Any, carry: tuple) -> tuple:
+        at, _ = carry
+        return bound_action(rule.params, nearest_point(linearised(rule, at), nominal)), at
+
+    again, action = jax.lax.fori_loop(0, 2, propose, (nominal, nominal))
     limit = rule.params.action_limit or ACTION_LIMIT
     same = length(again - action) <= SETTLED * limit
     return action, same & rule.allows(rule.path(action))
@@ -87,13 +90,18 @@ def search(
 ) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
     """The same for any agent: rounds of proposals and bisection, from braking on."""
     brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
-    best = improve(rule, brake, nominal, nominal)
     linear = rule.dynamics.linear_response(rule.params) is not None
-    if not linear:
-        best = _nearer(nominal, best, coarse(rule, nominal))
+    start = brake if linear else _nearer(nominal, brake, coarse(rule, nominal))
+
+    def improved(_: Any, carry: tuple) -> tuple:
+        best, at = carry
+        best = improve(rule, best, at, nominal)
+        return best, best
+
+    # The first round linearises at the nominal action, the others at the best one so far.
     piecewise_linear = linear and rule.params.action_bound == "box"
-    for _ in range(ROUNDS if piecewise_linear else 2 * ROUNDS):
-        best = improve(rule, best, best, nominal)
+    rounds = ROUNDS if piecewise_linear else 2 * ROUNDS
+    best, _ = jax.lax.fori_loop(0, 1 + rounds, improved, (start, nominal))
     best = advance(rule, best, nominal)
     return best, rule.allows(rule.path(best), ROUNDING)
 
@@ -157,14 +165,8 @@ def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
 
     Of every neighbour the position that is farthest beyond its line (or nearest to it) counts.
     """
-
-    def derivative(axis: int) -> tuple[Path, Path]:
-        tangent = jnp.zeros_like(at).at[:, axis].set(1.0)
-        return jax.jvp(rule.path, (at,), (tangent,))
-
-    path, along_x = derivative(0)
-    _, along_y = derivative(1)
-    dx, dy = along_x.position, along_y.position
+    path, derivative = jax.linearize(rule.path, at)
+    dx, dy = (derivative(jnp.zeros_like(at).at[:, axis].set(1.0)).position for axis in (0, 1))
 
     excess = rule.excess(path)
     worst = excess.argmax(axis=-1)[..., None]
