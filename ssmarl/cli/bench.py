@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ssmarl.bench.env import bench_env
+from ssmarl.bench.filter import bench_filter
 from ssmarl.bench.scale import bench_scale
 from ssmarl.bench.train import bench_rollout, bench_train
 from ssmarl.bench.view import bench_view
@@ -20,12 +21,13 @@ from ssmarl.core.devices import use_all_cores
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 
-Part = Literal["env", "rollout", "train", "scale", "view"]
+Part = Literal["env", "rollout", "train", "scale", "filter", "view"]
 PARTS = {
     "env": bench_env,
     "rollout": bench_rollout,
     "train": bench_train,
     "scale": bench_scale,
+    "filter": bench_filter,
     "view": bench_view,
 }
 
@@ -36,8 +38,9 @@ class Bench:
 
     only: tuple[Part, ...] = ("env", "rollout", "train", "scale")
     """Which parts: env (steps per second at n = 3), rollout (the same with the actor), train (over
-    whole iterations), scale (one step at up to 10,000 agents), view (what a page of the live view
-    receives; needs its extra)."""
+    whole iterations), scale (one step at up to 10,000 agents), filter (policy and certified safety
+    filter at up to 10,000 agents), view (what a page of the live view receives; needs its
+    extra)."""
     json: Path | None = None
     """Also write the figures to this file."""
 
@@ -100,6 +103,12 @@ def _table(figures: Json) -> Table:
         )
         if row["step_ms"] is not None:
             table.add_row(f"the same with the policy, n = {row['n']:,}", f"{row['step_ms']:.3f} ms")
+    for row in figures.get("filter", ()):
+        table.add_row(
+            f"policy and certified filter, n = {row['n']:,}",
+            f"{row['policy_ms']:.2f} + {row['filter_ms']:.2f} ms, together "
+            f"{row['together_ms']:.2f} ms, {1e3 * row['together_ms'] / row['n']:.2f} µs/agent",
+        )
     for row in figures.get("view", ()):
         table.add_row(
             f"live view, n = {row['n']:,}",

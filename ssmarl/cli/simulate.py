@@ -1,4 +1,4 @@
-"""`ssmarl simulate`: one episode of a simple driver, printed and saved."""
+"""`ssmarl simulate`: one episode of a driver or a policy, printed and saved."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ssmarl.cli.options import EnvOptions, random_key
+from ssmarl.cli.options import EnvOptions, chosen_constraints, load_files, random_key
+from ssmarl.control.controllers import Controller, controller
 from ssmarl.control.drivers import DRIVERS, filtered
 from ssmarl.control.filters import FILTERS
 from ssmarl.core.errors import InputError
@@ -21,17 +22,23 @@ from ssmarl.env.recording import (
     record,
     save_recording,
 )
+from ssmarl.eval.policies import env_for, record_policy
 
 
 @dataclass(frozen=True)
 class Simulate:
-    """Run one episode with a simple driver; print its metrics, save its recording."""
+    """Run one episode with a driver or a policy; print its metrics, save its recording."""
 
     env: EnvOptions = field(default_factory=EnvOptions)
     driver: str = "straight"
-    """straight (to the target, through everything), random, or still."""
+    """A driver (`ssmarl list drivers`), as straight (to the target, through everything) or random;
+    or a policy: a run directory, a policy file, pretrained:NAME, certificate, orca or cbf."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    liveness: tuple[str, ...] = ()
+    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
+    load: tuple[str, ...] = ()
+    """Python files of your own that a policy depends on."""
     seed: int = 0
     """The same seed gives the same episode."""
     out: Path | None = None
@@ -39,25 +46,57 @@ class Simulate:
 
     def run(self) -> None:
         """Simulate, save, print."""
-        if self.driver not in DRIVERS:
-            raise InputError(f"driver {self.driver!r}: choose from {', '.join(DRIVERS)}")
         if self.filter not in (None, *FILTERS):
             raise InputError(f"filter {self.filter!r}: choose from {', '.join(FILTERS)}")
-        env = self.env.build()
-        key = random_key(self.seed)
+        load_files(self.load)
         if self.out is not None:
             check_path(self.out)
-        drive = filtered(DRIVERS[self.driver], self.filter)
-        run = jax.jit(
-            lambda key: record(env, key, lambda state, carry, key: (drive(env, state, key), carry))
-        )
-        recording = run(key)
-        check_placed(env, recording)
-        check_finite(recording)
+        if self.driver in DRIVERS and not self.liveness:
+            env = self.env.build()
+            recording = self._driven(env)
+        else:
+            env, policy = self._policy()
+            recording = record_policy(env, policy, random_key(self.seed))
         Console().print(_summary(env, recording))
         if self.out is not None:
             save_recording(recording, env, self.out)
             print(f"recording: {self.out}")
+
+    def _driven(self, env: Env) -> Recording:
+        """An episode of a driver, in any environment."""
+        drive = filtered(DRIVERS[self.driver], self.filter)
+        run = jax.jit(
+            lambda key: record(env, key, lambda state, carry, key: (drive(env, state, key), carry))
+        )
+        recording = run(random_key(self.seed))
+        check_placed(env, recording)
+        check_finite(recording)
+        return recording
+
+    def _policy(self) -> tuple[Env, Controller]:
+        """The policy, and the environment with the vehicle that it knows."""
+        known = self.driver in (*DRIVERS, *FILTERS) or self.driver.startswith("pretrained:")
+        if not known and not Path(self.driver).exists():
+            raise InputError(
+                f"driver {self.driver!r}: no such file or run directory; drivers are "
+                f"{', '.join(DRIVERS)}"
+            )
+        policy = controller(self.driver, filter=self.filter, liveness=self.liveness)
+        given = self.env
+        vehicle = policy.metadata.dynamics
+        if given.dynamics not in (None, vehicle):
+            raise InputError(f"dynamics is {given.dynamics}: this policy controls a {vehicle}")
+        return env_for(
+            policy.metadata,
+            scenario=given.scenario,
+            num_agents=given.num_agents,
+            num_obstacles=given.num_obstacles,
+            constraints=chosen_constraints(given.cost_limit, given.constraint),
+            action_limit=given.action_limit,
+            action_bound=given.action_bound,
+            episode_length=given.episode_length,
+            layout=given.layout,
+        ), policy
 
 
 def _summary(env: Env, recording: Recording) -> Table:

@@ -20,6 +20,8 @@ class View:
 
     policy: Annotated[str, tyro.conf.Positional]
     """Run directory, policy file, pretrained:NAME, certificate, orca or cbf."""
+    layout: str | None = None
+    """Start to begin with: a layout's name (`ssmarl list layouts`), or a JSON file of your own."""
     host: str = "127.0.0.1"
     """Address to listen on. With another than this machine's own, others can watch and control."""
     allow_host: tuple[str, ...] = ()
@@ -46,7 +48,7 @@ class View:
         policy = unfiltered(self.policy)
         self._check_free()
         hosts = ["127.0.0.1", "localhost", "[::1]", self.host, *self.allow_host]
-        app = application(policy, self.policy, hosts)
+        app = application(policy, self.policy, hosts, self.layout)
         print(f"Watch at http://{self.host}:{self.port} (stop with Ctrl-C)", flush=True)
         if self.host in ANY_ADDRESS and not self.allow_host:
             print(f"From other machines: add --allow-host {socket.gethostname()}", flush=True)

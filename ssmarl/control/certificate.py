@@ -99,9 +99,12 @@ def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) 
     agents, obstacles = view.graph.agents, view.graph.obstacles
     here = braking_path(params, dynamics, own, steps)
     there = braking_path(params, dynamics, own[:, None] + agents.feature, steps).position
-    standing = jnp.repeat(obstacles.feature[:, :, None, :2], steps, axis=2)
-    others = jnp.concatenate([there, standing], axis=1)
-    pair = separate(jnp.broadcast_to(here.position[:, None], others.shape), others)
+    standing = obstacles.feature[:, :, None, :2]  # a hull of one point
+    pairs = [
+        separate(jnp.broadcast_to(here.position[:, None], (*others.shape[:2], steps, 2)), others)
+        for others in (there, standing)
+    ]
+    pair = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *pairs)
 
     present = jnp.concatenate([agents.mask, obstacles.mask], axis=1)
     contact = params.agent_radius + jnp.concatenate([agents.radius, obstacles.radius], axis=1)

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ssmarl.control.drivers import DRIVERS
 from ssmarl.control.filters import (
     FILTERS,
     FilterCounts,
@@ -20,15 +21,13 @@ from ssmarl.control.filters import (
 )
 from ssmarl.control.liveness import Liveness, LivenessState, escape
 from ssmarl.control.local_view import LocalView
+from ssmarl.control.scripted import Scripted, nothing_learned
 from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
-from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
 from ssmarl.env.graph import Graph
-from ssmarl.env.params import ACTION_LIMIT
 from ssmarl.env.state import EnvState
-from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.policy import policy
 from ssmarl.policy.policy import Policy, PolicyMetadata
 
@@ -53,21 +52,7 @@ class Classical(eqx.Module):
     @property
     def metadata(self) -> PolicyMetadata:
         """What it is: a policy with nothing learned."""
-        return PolicyMetadata(
-            scenario="navigation",
-            num_agents=3,
-            goal_edges="target",
-            dynamics="double_integrator",
-            action_limit=ACTION_LIMIT,
-            action_bound="box",
-            constraints=DEFAULT_CONSTRAINTS,
-            num_actors=None,
-            actor=None,
-            deadlock_escape=DeadlockEscapeConfig(),
-            algorithm=self.filter,
-            steps=0,
-            seed=0,
-        )
+        return nothing_learned(self.filter)
 
     @property
     def attention(self) -> None:
@@ -89,6 +74,10 @@ class Classical(eqx.Module):
         return action, FilterState(recurrent.policy, recurrent.counts + counts)
 
 
+Bare = Policy | Classical | Scripted
+"""A controller without a safety filter around it."""
+
+
 class FilteredObservation(eqx.Module):
     """What a policy and its filter read of a state."""
 
@@ -104,7 +93,7 @@ class FilteredObservation(eqx.Module):
 class Filtered(eqx.Module):
     """A policy whose actions are replaced by the nearest safe ones."""
 
-    policy: Policy | Classical
+    policy: Bare
     filter: str = eqx.field(static=True)
     liveness: Liveness | None = eqx.field(static=True, default=None)
     """What agents do that make no progress; None: only what the policy does."""
@@ -130,18 +119,25 @@ class Filtered(eqx.Module):
         graph = seen if isinstance(seen, Graph) else env.graph(state)
         return FilteredObservation(seen, LocalView(graph, env.params, env.dynamics))
 
-    @compiled_module
-    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
-        """Every agent's safe action, and the new recurrent state."""
+    def nominal(
+        self, observation: Any, recurrent: Any
+    ) -> tuple[Float[Array, "A U"], tuple[Tree, LivenessState | None]]:
+        """What the policy wants, or an attempt to get on; new states of policy and attempts."""
         nominal, inner = self.policy.act(observation.policy, recurrent.policy)
         escapes = recurrent.escapes
         if self.liveness is not None:
             nominal, escapes = escape(self.liveness, observation.filter, nominal, escapes)
+        return nominal, (inner, escapes)
+
+    @compiled_module
+    def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
+        """Every agent's safe action, and the new recurrent state."""
+        nominal, (inner, escapes) = self.nominal(observation, recurrent)
         action, counts = filter_action(self.filter, observation.filter, nominal)
         return action, FilterState(inner, recurrent.counts + counts, escapes)
 
 
-Controller = Policy | Classical | Filtered
+Controller = Bare | Filtered
 
 
 def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
@@ -153,7 +149,7 @@ def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
 def controller(
     name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = ()
 ) -> Controller:
-    """A controller by name: a filter's, a run directory, a policy file, or `pretrained:NAME`.
+    """A controller by name: a filter's or driver's, a run directory or file, `pretrained:NAME`.
 
     Args:
         name: of the controller.
@@ -163,15 +159,15 @@ def controller(
     return with_filter(unfiltered(name), filter, liveness)
 
 
-def unfiltered(name: str | Path) -> Policy | Classical:
+def unfiltered(name: str | Path) -> Bare:
     """The same without a safety filter."""
     text = str(name)
+    if text in DRIVERS:
+        return Scripted(text)
     return Classical(text) if text in FILTERS else policy.load(name)
 
 
-def with_filter(
-    bare: Policy | Classical, filter: str | None, liveness: tuple[str, ...] = ()
-) -> Controller:
+def with_filter(bare: Bare, filter: str | None, liveness: tuple[str, ...] = ()) -> Controller:
     """A controller behind a safety filter; None: as it is."""
     if liveness and (filter != "certificate" or bare.metadata.goal_edges != "target"):
         raise InputError("liveness: it needs the filter certificate and agents with own targets")

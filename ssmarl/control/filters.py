@@ -77,7 +77,8 @@ class Filter:
 def certified(view: LocalView, nominal: Float[Array, "A U"]) -> tuple[Array, FilterCounts]:
     """The actions nearest to nominal ones after which braking keeps every pair apart."""
     config = CertificateConfig()
-    rule = make_rule(view, config)
+    # Without the barrier the compiler computes the rule again for each of its uses.
+    rule = jax.lax.optimization_barrier(make_rule(view, config))
     action, allowed = nearest_allowed(rule, nominal)
     uncertified = (rule.gap < rule.contact).sum()
     close = rule.gap < rule.contact + config.margin - ROUNDING

@@ -43,7 +43,7 @@ class Separation(eqx.Module):
     """max_{x∈X} n·x."""
 
 
-def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n T 2"]) -> Separation:
+def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n S 2"]) -> Separation:
     """The direction along which the hull of `other` is farthest beyond the hull of `own`."""
     normals = _candidates(own, other)
     # Products are written out: a batched matrix product of such small factors is slower.
@@ -71,14 +71,13 @@ def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n T 2"]) -> Sepa
 
 
 def _candidates(
-    own: Float[Array, "*n T 2"], other: Float[Array, "*n T 2"]
+    own: Float[Array, "*n T 2"], other: Float[Array, "*n S 2"]
 ) -> Float[Array, "*n C 2"]:
     """Directions from every point of `own` to every one of `other`, both normals of all edges."""
-    points = own.shape[-2]
     between = other[..., None, :, :] - own[..., :, None, :]
-    between = between.reshape(*between.shape[:-3], points * points, 2)
-    first, second = np.triu_indices(points, 1)
-    edges = [hull[..., second, :] - hull[..., first, :] for hull in (own, other)]
+    between = between.reshape(*between.shape[:-3], own.shape[-2] * other.shape[-2], 2)
+    ends = [(hull, np.triu_indices(hull.shape[-2], 1)) for hull in (own, other)]
+    edges = [hull[..., second, :] - hull[..., first, :] for hull, (first, second) in ends]
     left = [jnp.stack([-edge[..., 1], edge[..., 0]], axis=-1) for edge in edges]
     normals = jnp.concatenate([*left, *(-side for side in left)], axis=-2)
     return direction(jnp.concatenate([between, normals], axis=-2))

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ssmarl.control.braking import Path
 from ssmarl.control.certificate import Rule
+from ssmarl.control.compaction import flat_under_vmap, map_selected
 from ssmarl.control.half_planes import HalfPlanes
 from ssmarl.env.dynamics.base import MAX_ACTION, bound_action
 from ssmarl.env.geometry import direction, length
@@ -22,12 +22,19 @@ from ssmarl.env.params import ACTION_LIMIT
 
 TIGHTEST = 5
 """Neighbours whose half-planes make a proposal: those with the least room."""
-INSET = 1e-5
+INSET = 1e-6
 """Metres by which proposals stay inside the rule, so that rounding does not refuse them."""
 ROUNDING = 1e-6
 """Metres by which braking, the last resort, may miss the rule by rounding."""
 TOLERANCE = 1e-6
 """By which a proposal may cross a half-plane of actions, for rounding."""
+SETTLED = 1e-4
+"""Change of an action, relative to the action limit, below which linearising again changes
+nothing."""
+PARALLEL = 1e-4
+"""Sine of the angle between borders below which they do not cross."""
+OUTSIDE = 1e4
+"""Weight of being outside against the squared distance from the nominal action."""
 BISECTIONS = 6
 """Of the segment from an allowed action to a proposal."""
 GRID = 9
@@ -38,25 +45,65 @@ not piecewise linear (in a disc of actions, or without linear response)."""
 
 
 def nearest_allowed(
-    rule: Rule, nominal: Float[Array, "A 2"]
+    rule: Rule, nominal: Float[Array, "A 2"], chunk: int | None = None
 ) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
     """Every agent's allowed action nearest to a nominal one, and whether it is allowed.
 
-    It is braking, and may not be allowed, where braking is not: only if an assumption fails.
+    It is braking, and may not be allowed, where braking is not: only if an assumption fails. Agents
+    whose nominal action is allowed take it; of the others `chunk` at once (None: by their number)
+    first try what costs little (`settle`), and search where that does not suffice. Gradients pass
+    where the nominal action is allowed.
     """
     nominal = bound_action(rule.params, nominal)
-    brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
-    best = improve(rule, brake, nominal, nominal)
-    linear = rule.dynamics.linear_response(rule.params) is not None
-    if not linear:
-        best = _nearer(nominal, best, coarse(rule, nominal))
-    piecewise_linear = linear and rule.params.action_bound == "box"
-    for _ in range(ROUNDS if piecewise_linear else 2 * ROUNDS):
-        best = improve(rule, best, best, nominal)
-    best = advance(rule, best, nominal)
     direct = rule.allows(rule.path(nominal))
-    action = jnp.where(direct[:, None], nominal, best)
-    return action, direct | rule.allows(rule.path(best), ROUNDING)
+
+    def few(rule: Rule, nominal: Float[Array, "A 2"], direct: Bool[Array, " A"]) -> tuple:
+        rows, done = (rule, nominal), (nominal, direct)
+        done = map_selected(lambda some: settle(*some), rows, ~direct, done, chunk)
+        return map_selected(lambda some: search(*some), rows, ~done[1], done, chunk)
+
+    found, allowed = flat_under_vmap(few)(*jax.lax.stop_gradient((rule, nominal, direct)))
+    return jnp.where(direct[:, None], nominal, found), allowed
+
+
+def settle(
+    rule: Rule, nominal: Float[Array, "A 2"]
+) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
+    """The best action of the rule linearised at the nominal one, and whether it may be taken.
+
+    It may if it is allowed and still the best after linearising again there, so that searching
+    would not leave it.
+    """
+
+    def propose(_: Any, carry: tuple) -> tuple:
+        at, _ = carry
+        return bound_action(rule.params, nearest_point(linearised(rule, at), nominal)), at
+
+    again, action = jax.lax.fori_loop(0, 2, propose, (nominal, nominal))
+    limit = rule.params.action_limit or ACTION_LIMIT
+    same = length(again - action) <= SETTLED * limit
+    return action, same & rule.allows(rule.path(action))
+
+
+def search(
+    rule: Rule, nominal: Float[Array, "A 2"]
+) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
+    """The same for any agent: rounds of proposals and bisection, from braking on."""
+    brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
+    linear = rule.dynamics.linear_response(rule.params) is not None
+    start = brake if linear else _nearer(nominal, brake, coarse(rule, nominal))
+
+    def improved(_: Any, carry: tuple) -> tuple:
+        best, at = carry
+        best = improve(rule, best, at, nominal)
+        return best, best
+
+    # The first round linearises at the nominal action, the others at the best one so far.
+    piecewise_linear = linear and rule.params.action_bound == "box"
+    rounds = ROUNDS if piecewise_linear else 2 * ROUNDS
+    best, _ = jax.lax.fori_loop(0, 1 + rounds, improved, (start, nominal))
+    best = advance(rule, best, nominal)
+    return best, rule.allows(rule.path(best), ROUNDING)
 
 
 def coarse(rule: Rule, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
@@ -118,14 +165,8 @@ def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
 
     Of every neighbour the position that is farthest beyond its line (or nearest to it) counts.
     """
-
-    def derivative(axis: int) -> tuple[Path, Path]:
-        tangent = jnp.zeros_like(at).at[:, axis].set(1.0)
-        return jax.jvp(rule.path, (at,), (tangent,))
-
-    path, along_x = derivative(0)
-    _, along_y = derivative(1)
-    dx, dy = along_x.position, along_y.position
+    path, derivative = jax.linearize(rule.path, at)
+    dx, dy = (derivative(jnp.zeros_like(at).at[:, axis].set(1.0)).position for axis in (0, 1))
 
     excess = rule.excess(path)
     worst = excess.argmax(axis=-1)[..., None]
@@ -156,37 +197,33 @@ def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
 
 
 def nearest_point(planes: HalfPlanes, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
-    """The point nearest to a nominal one inside all half-planes, or the least outside.
+    """The point nearest to a nominal one inside all half-planes, or one little outside.
 
-    It is the nominal point, its projection on one border, or a corner of two.
+    It is the nominal point, or on a border i: x = bᵢ·nᵢ + t·dᵢ with dᵢ ⟂ nᵢ, where every other
+    half-plane bounds t from one side. The nearest t within these bounds is that of the nominal
+    point, clipped. Where they leave nothing, the middle between them is tried.
     """
-    first, second = np.triu_indices(planes.bound.shape[1], 1)
-    one, two = planes.normal[:, first], planes.normal[:, second]
-    determinant = one[..., 0] * two[..., 1] - one[..., 1] * two[..., 0]
-    meet = planes.present[:, first] & planes.present[:, second] & (jnp.abs(determinant) > 1e-6)
-    bound_one, bound_two = planes.bound[:, first], planes.bound[:, second]
-    corner = (
-        jnp.stack(
-            [
-                bound_one * two[..., 1] - bound_two * one[..., 1],
-                bound_two * one[..., 0] - bound_one * two[..., 0],
-            ],
-            axis=-1,
-        )
-        / jnp.where(meet, determinant, 1.0)[..., None]
-    )
-    beyond = _dot(planes.normal, nominal[:, None]) - planes.bound
-    projected = nominal[:, None] - beyond[..., None] * planes.normal
-    points = jnp.concatenate([nominal[:, None], projected, corner], axis=1)
-    usable = jnp.concatenate([jnp.ones_like(meet[:, :1]), planes.present, meet], axis=1)
+    x, y = planes.normal[..., 0], planes.normal[..., 1]
+    # [i, j]: half-plane j along border i is slope·t ≤ room.
+    slope = x[:, :, None] * y[:, None] - y[:, :, None] * x[:, None]
+    along = x[:, :, None] * x[:, None] + y[:, :, None] * y[:, None]
+    room = planes.bound[:, None] - planes.bound[:, :, None] * along
+    crosses = planes.present[:, None] & (jnp.abs(slope) > PARALLEL)
+    at = room / jnp.where(crosses, slope, 1.0)
+    high = jnp.where(crosses & (slope > 0), at, MAX_ACTION).min(axis=-1)
+    low = jnp.where(crosses & (slope < 0), at, -MAX_ACTION).max(axis=-1)
+    own = x * nominal[:, None, 1] - y * nominal[:, None, 0]
+    t = jnp.where(low <= high, jnp.clip(own, low, high), 0.5 * (low + high))
+    on_border = jnp.stack([planes.bound * x - t * y, planes.bound * y + t * x], axis=-1)
+    points = jnp.concatenate([nominal[:, None], on_border], axis=1)
+    usable = jnp.concatenate([jnp.ones_like(planes.present[:, :1]), planes.present], axis=1)
 
     outside = _dot(points[:, :, None], planes.normal[:, None]) - planes.bound[:, None]
     outside = jnp.where(planes.present[:, None], outside, -jnp.inf).max(axis=-1)
     apart = points - nominal[:, None]
     cost = _dot(apart, apart)
-    # Points outside come after all points inside, by how far they are outside.
-    inside = outside <= TOLERANCE
-    cost = jnp.where(inside, cost, MAX_ACTION**2 * (10.0 + outside))
+    # Opposite half-planes may leave no point by rounding: little outside is still worth a trial.
+    cost = cost + OUTSIDE * jax.nn.relu(outside - TOLERANCE)
     chosen = jnp.where(usable, cost, jnp.inf).argmin(axis=1)[:, None, None]
     return jnp.take_along_axis(points, chosen, axis=1)[:, 0]
 

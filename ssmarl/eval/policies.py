@@ -37,6 +37,7 @@ def env_for(
     constraints: Iterable[str] | None = None,
     action_limit: ActionLimit = "policy",
     action_bound: ActionBound | None = None,
+    side_scale: float = 1.0,
     layout: str | Path | Json | None = None,
 ) -> Env:
     """The environment in which a policy is to run, with the vehicle and goal edges it knows."""
@@ -64,6 +65,7 @@ def env_for(
         action_bound=action_bound or metadata.action_bound,
         episode_length=episode_length,
         goal_edges=metadata.goal_edges,
+        side_scale=side_scale,
         layout=layout,
     )
     agents = env.params.num_agents
@@ -123,6 +125,7 @@ def evaluate_policy(
     constraints: Iterable[str] | None = None,
     action_limit: ActionLimit = "policy",
     action_bound: ActionBound | None = None,
+    side_scale: float = 1.0,
     layout: str | Path | Json | None = None,
 ) -> Result:
     """Measures of a policy without action noise.
@@ -138,6 +141,7 @@ def evaluate_policy(
         constraints: costs to measure; None: those it was trained under.
         action_limit: of the world; None: unclipped; `policy`: as trained.
         action_bound: of the world; None: as trained.
+        side_scale: factor on the side of the square: 0.5 is four times the crowding.
         layout: one fixed start, by name, as a file or its contents; it fixes the numbers.
     """
     if isinstance(policy, str):
@@ -153,6 +157,7 @@ def evaluate_policy(
         constraints=constraints,
         action_limit=action_limit,
         action_bound=action_bound,
+        side_scale=side_scale,
         layout=layout,
     )
     return evaluate(env, policy, episodes=episodes, seed=seed)

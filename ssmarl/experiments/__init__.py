@@ -2,6 +2,7 @@
 
 from ssmarl.core.registry import Registry
 from ssmarl.experiments.ablation import ABLATION
+from ssmarl.experiments.atlas import ATLAS
 from ssmarl.experiments.base import Experiment
 from ssmarl.experiments.compare import COMPARE
 from ssmarl.experiments.landmarks import FORMATION, LINE, TRANSFER
@@ -9,5 +10,5 @@ from ssmarl.experiments.safety import SAFETY
 from ssmarl.experiments.scale import SCALE
 
 EXPERIMENTS: Registry[Experiment] = Registry(
-    "experiment", Experiment, [SAFETY, COMPARE, SCALE, FORMATION, LINE, TRANSFER, ABLATION]
+    "experiment", Experiment, [SAFETY, COMPARE, SCALE, ATLAS, FORMATION, LINE, TRANSFER, ABLATION]
 )

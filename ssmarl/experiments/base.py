@@ -68,17 +68,23 @@ class Evaluation:
     """Of the starts."""
     filter: str | None = None
     """Safety filter around the policy."""
+    liveness: tuple[str, ...] = ()
+    """What agents that make no progress do behind the certificate."""
     scenario: str | None = None
     """None: as trained."""
     action_limit: ActionLimit = "policy"
     episode_length: int | None = None
     """None: the scenario's own."""
+    num_obstacles: int | None = None
+    """None: the scenario's own."""
+    side_scale: float = 1.0
+    """Factor on the side of the square."""
 
     def settings(self) -> Json:
         """Everything but label and policy."""
         data = dataclasses.asdict(dataclasses.replace(self, policy=""))
         del data["label"], data["policy"]
-        return data
+        return data | {"liveness": list(self.liveness)}
 
 
 @dataclass(frozen=True)

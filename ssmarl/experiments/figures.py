@@ -1,6 +1,7 @@
 """Figures of experiments, drawn from their results alone."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,64 @@ def save_sizes(results: Results, path: Path, panels: tuple[tuple[str, str], ...]
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=4)
     save_figure(figure, path)
+
+
+def save_heat_maps(
+    results: Results,
+    path: Path,
+    *,
+    measures: Sequence[tuple[str, str, str]],
+    sizes: Sequence[int],
+    scales: Sequence[float],
+    num_obstacles: int | None,
+) -> None:
+    """Team size × crowding as a heat map, for every measure (down) and row (across).
+
+    Args:
+        results: of the experiment.
+        path: of the picture.
+        measures: figure, title and format of its cells.
+        sizes: of teams, across.
+        scales: factors on the side, down; crowding is 1/scale².
+        num_obstacles: setting of the evaluations that are shown.
+    """
+    labels = results.labels()
+    figure, axes = new_figure(len(measures) * len(labels))
+    for axis in axes:
+        axis.remove()
+    figure.set_size_inches(2.6 * len(labels) + 0.8, 2.3 * len(measures) + 0.4)
+    grid = figure.subplots(len(measures), len(labels), squeeze=False)
+    for line, (name, title, style) in zip(grid, measures, strict=True):
+        tables = [_cells(results, label, name, sizes, scales, num_obstacles) for label in labels]
+        share = name in ("success", "reach")
+        top = 1.0 if share else max(np.nanmax([t.max(initial=0.0) for t in tables]), 1e-9)
+        for axis, label, values in zip(line, labels, tables, strict=True):
+            colours = "RdYlGn" if share else "YlOrRd"
+            axis.imshow(values, cmap=colours, vmin=0.0, vmax=top, aspect="auto")
+            for (y, x), value in np.ndenumerate(values):
+                text = "–" if np.isnan(value) else style.format(value)
+                axis.text(x, y, text, ha="center", va="center", fontsize=7)
+            axis.set_title(f"{label}\n{title}", fontsize=8)
+            axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes], fontsize=7)
+            crowding = [f"{1 / scale**2:.3g}×" for scale in scales]
+            axis.set_yticks(range(len(scales)), crowding, fontsize=7)
+    save_figure(figure, path)
+
+
+def _cells(
+    results: Results,
+    label: str,
+    name: str,
+    sizes: Sequence[int],
+    scales: Sequence[float],
+    num_obstacles: int | None,
+) -> np.ndarray:
+    """One measure of one row, [crowding, size]; not a number where there is no evaluation."""
+
+    def mean(n: int, scale: float) -> float:
+        found = results.values(
+            label, name, num_agents=n, side_scale=scale, num_obstacles=num_obstacles
+        )
+        return float(np.mean(found)) if found else np.nan
+
+    return np.array([[mean(n, scale) for n in sizes] for scale in scales])

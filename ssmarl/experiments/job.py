@@ -59,7 +59,8 @@ def _evaluate(job: Json) -> Json:
     from ssmarl.eval.policies import evaluate_policy
 
     settings: dict[str, Any] = dict(job["settings"])
-    policy = controller(job["policy"], filter=settings.pop("filter"))
+    filter, liveness = settings.pop("filter"), tuple(settings.pop("liveness"))
+    policy = controller(job["policy"], filter=filter, liveness=liveness)
     return evaluate_policy(policy, **settings).to_json()
 
 

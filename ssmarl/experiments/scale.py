@@ -47,6 +47,7 @@ FIXED = {
     "CBF (clipped)": ("cbf", None, 1.0),
     "shipped + ORCA (clipped)": (SHIPPED, "orca", 1.0),
     "shipped + CBF (clipped)": (SHIPPED, "cbf", 1.0),
+    "shipped + certificate (clipped)": (SHIPPED, "certificate", 1.0),
 }
 """Controllers that need no training here: name, filter, action limit. Classical control is made for
 limited actions."""

@@ -11,6 +11,7 @@ import pytest
 import ssmarl
 from ssmarl.algos import ALGORITHMS
 from ssmarl.bench.env import bench_env
+from ssmarl.bench.filter import measure_filter
 from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
 from ssmarl.cli.main import main, parse
@@ -18,6 +19,7 @@ from ssmarl.cli.train import Train
 from ssmarl.core.config import flat
 from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
+from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.train.recipes import RECIPES
 
@@ -106,6 +108,20 @@ def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, caps
     assert "rendezvous" in capsys.readouterr().out
 
 
+def test_simulate_takes_a_policy_and_a_layout_together(tmp_path, capsys):
+    out = tmp_path / "swap.npz"
+    args = ["simulate", "--layout", "circle-8", "--driver", "pretrained:navigation"]
+    args += ["--filter", "certificate", "--episode-length", "6", "--out", str(out)]
+    assert main(args) == 0
+    assert "8 agents" in capsys.readouterr().out
+    with np.load(out) as saved:
+        assert saved["position"].shape == (7, 8, 2)
+        start = np.array(LAYOUTS["circle-8"]()["agents"])
+        np.testing.assert_allclose(saved["position"][0], start, atol=1e-6)
+        inward = (saved["position"][-1] * start).sum(axis=1) < (start**2).sum(axis=1)
+        assert inward.all()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -119,6 +135,7 @@ def test_simulate_takes_layouts_scenarios_and_the_reference_world(tmp_path, caps
         ("simulate --num-obstacles 500", "at most 240"),
         ("simulate --layout nothing.json", "nothing.json"),
         ("simulate --driver fly", "still, random, straight"),
+        ("simulate --driver pretrained:navigation --dynamics unicycle", "controls a double"),
         ("simulate --out episode.txt", "must end in .npz or .csv"),
         ("simulate --constraint crash=1", "choose from collision"),
         ("simulate --constraint collision=1 --cost-limit 2", "exclude each other"),
@@ -173,10 +190,14 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         bench,
         "PARTS",
-        {"env": lambda: bench_env(batches=(32,)), "scale": lambda: {"scale": [measure(5)]}},
+        {
+            "env": lambda: bench_env(batches=(32,)),
+            "scale": lambda: {"scale": [measure(5)]},
+            "filter": lambda: {"filter": [measure_filter(6, warm_up=2)]},
+        },
     )
     path = tmp_path / "bench.json"
-    assert main(["bench", "--only", "env", "scale", "--json", str(path)]) == 0
+    assert main(["bench", "--only", "env", "scale", "filter", "--json", str(path)]) == 0
     figures = json.loads(path.read_text())
     assert figures["env_steps_per_s"] > 0
     assert figures["env_batch"] == 32
@@ -185,6 +206,9 @@ def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     assert row["n"] == 5
     assert row["world_ms"] > 0
     assert row["peak_mb"] > 0
+    (row,) = figures["filter"]
+    assert min(row[name] for name in ("policy_ms", "filter_ms", "together_ms")) > 0
+    assert 0 <= row["changed"] <= 1
     assert figures["versions"]["jax"]
     assert "n = 5" in capsys.readouterr().out
 

@@ -14,6 +14,10 @@ MAX_SPEED = 20.0
 """Fastest playback, as a multiple of real time."""
 
 
+OPTIONAL = {"layout"}
+"""Fields that may be left out: null."""
+
+
 @dataclass
 class Playback:
     """How a session is shown."""
@@ -49,6 +53,7 @@ def parse(text: str) -> Request:
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"message type: choose from {', '.join(KINDS)}")
     fields = KINDS[kind]
+    message = dict.fromkeys(OPTIONAL & set(fields)) | message
     if set(message) != set(fields):
         raise InputError(f"{kind} needs {', '.join(fields) or 'nothing'}")
     return Request(kind, {name: read(name, message[name]) for name, read in fields.items()})
@@ -90,7 +95,12 @@ def _text_or_none(name: str, value: Any) -> str | None:
 
 
 KINDS: dict[str, dict[str, Callable[[str, Any], Any]]] = {
-    "configure": {"scenario": _text, "agents": _whole, "seed": _whole},
+    "configure": {
+        "scenario": _text,
+        "agents": _whole,
+        "seed": _whole,
+        "layout": _text_or_none,
+    },
     "filter": {"name": _text_or_none},
     "restart": {"seed": _whole},
     "play": {},

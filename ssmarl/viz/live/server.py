@@ -19,12 +19,13 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ssmarl.control.controllers import Classical
+from ssmarl.control.controllers import Bare
 from ssmarl.control.filters import FILTERS
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
+from ssmarl.env.layout import read_layout
+from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.scenarios import SCENARIOS
-from ssmarl.policy.policy import Policy
 from ssmarl.viz.live.protocol import Playback, Request, parse
 from ssmarl.viz.live.session import MAX_AGENTS, Session, Stages
 
@@ -39,19 +40,19 @@ SECURITY = {
 }
 
 
-def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Starlette:
+def application(policy: Bare, name: str, hosts: list[str], layout: str | None = None) -> Starlette:
     """The page and its websocket.
 
     Args:
         policy: to show.
         name: to show it under.
         hosts: names by which the server may be addressed; others are refused, so that no foreign
-        page
-            reaches it by rebinding its own host name.
+            page reaches it by rebinding its own host name.
+        layout: to begin with, by name or as a file; None: a random start.
     """
-    stages = Stages(policy)
+    stages = Stages(policy, layouts_of(policy, layout))
     # What cannot be shown is refused now, not to each page.
-    stages.get(policy.metadata.scenario, None, None)
+    stages.get(policy.metadata.scenario, None, None, layout)
     viewers: set[WebSocket] = set()
 
     async def watch(socket: WebSocket) -> None:
@@ -61,7 +62,7 @@ def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Star
         await socket.accept()
         viewers.add(socket)
         try:
-            await Viewer(socket, stages, name).serve()
+            await Viewer(socket, stages, name, layout).serve()
         finally:
             viewers.discard(socket)
 
@@ -72,11 +73,21 @@ def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Star
     )
 
 
+def layouts_of(policy: Bare, layout: str | None) -> dict[str, Json]:
+    """Layouts that pages may choose: the named ones, and the user's own file.
+
+    They are for policies whose agents have their own goals.
+    """
+    own_goals = policy.metadata.goal_edges == "target"
+    found = {name: make() for name, make in LAYOUTS.items()} if own_goals else {}
+    return found if layout is None else found | {layout: read_layout(layout)}
+
+
 class Viewer:
     """One connection: handles its messages and sends frames, concurrently."""
 
-    def __init__(self, socket: WebSocket, stages: Stages, name: str):
-        self.socket, self.stages, self.name = socket, stages, name
+    def __init__(self, socket: WebSocket, stages: Stages, name: str, layout: str | None):
+        self.socket, self.stages, self.name, self.layout = socket, stages, name, layout
         self.playback = Playback()
         self.busy = asyncio.Lock()
         """Held while the session is used or changed."""
@@ -88,7 +99,7 @@ class Viewer:
         show: asyncio.Task | None = None
         # A page may go at any moment, and may send what is not text.
         with contextlib.suppress(WebSocketDisconnect, KeyError, RuntimeError):
-            self.session = await run_in_threadpool(Session, self.stages)
+            self.session = await run_in_threadpool(Session, self.stages, self.layout)
             await self.send(self.hello())
             await self.send(self.session.world())
             await self.send(self.session.frame())
@@ -176,6 +187,7 @@ class Viewer:
             "policy": self.name,
             "scenarios": scenarios,
             "filters": list(FILTERS) if own_goals else [],
+            "layouts": list(self.stages.layouts),
             "max_agents": MAX_AGENTS,
         }
 

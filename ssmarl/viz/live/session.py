@@ -13,16 +13,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from ssmarl.control.controllers import Classical, Controller, carry_over, with_filter
+from ssmarl.control.controllers import Bare, Controller, Filtered, carry_over, with_filter
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Flag, Json, Tree
+from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.state import EnvState
 from ssmarl.eval.policies import env_for
-from ssmarl.policy.policy import Policy
 from ssmarl.viz.links import Links, links_at
+from ssmarl.viz.live.filtering import changed, drawn, explain
 
 SPARE = 24
 """Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
@@ -41,6 +42,8 @@ class Shown(eqx.Module):
     reward: Float[Array, ""]
     cost: Float[Array, " C"]
     """Mean of the agents."""
+    replaced: Bool[Array, " A"]
+    """Whose action the safety filter changed."""
     finite: Flag
     """Whether actions, positions, rewards and costs are."""
 
@@ -58,6 +61,8 @@ class Stage:
     """(state, recurrent state) → (state, recurrent state, what to show)."""
     links: Any
     """State → links of every agent."""
+    explain: Any
+    """(state, recurrent state) → what the safety filter does; None: there is none."""
 
 
 class Stages:
@@ -67,17 +72,29 @@ class Stages:
     many, everything compiled is given up; what is still in use compiles again at its next step.
     """
 
-    def __init__(self, policy: Policy | Classical):
-        self.policy = policy
-        self._lock = threading.Lock()
-        self._made: dict[tuple[str, int | None, str | None], Stage] = {}
+    def __init__(self, policy: Bare, layouts: dict[str, Json] | None = None):
+        """Of a policy.
 
-    def get(self, scenario: str, agents: int | None, filter: str | None) -> Stage:
-        """The environment of that scenario and size, with the policy behind that filter."""
+        Args:
+            policy: the policy.
+            layouts: starts to choose from besides random ones, by name.
+        """
+        self.policy = policy
+        self.layouts = layouts or {}
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, int | None, str | None, str | None], Stage] = {}
+
+    def get(
+        self, scenario: str, agents: int | None, filter: str | None, layout: str | None = None
+    ) -> Stage:
+        """The environment of that scenario and size or layout, the policy behind that filter."""
+        if layout is not None and layout not in self.layouts:
+            raise InputError(f"layout {layout!r}: choose from {', '.join(self.layouts)}")
         with self._lock:
-            key = (scenario, agents, filter)
+            key = (scenario, None if layout else agents, filter, layout)
             if key not in self._made:
-                made = _stage(with_filter(self.policy, filter), scenario, agents)
+                start = None if layout is None else self.layouts[layout]
+                made = _stage(with_filter(self.policy, filter), scenario, key[1], start)
                 if len(self._made) >= MAX_STAGES:
                     self._made.clear()
                     jax.clear_caches()
@@ -88,20 +105,24 @@ class Stages:
 class Session:
     """What one viewer sees. Not thread-safe: one call at a time."""
 
-    def __init__(self, stages: Stages):
+    def __init__(self, stages: Stages, layout: str | None = None):
         self.stages = stages
         self.stage: Stage
         self.state: EnvState
         self.recurrent: Tree
         self.filter: str | None = None
-        self.configure(stages.policy.metadata.scenario, None, 0)
+        self.layout: str | None = None
+        self.configure(stages.policy.metadata.scenario, None, 0, layout)
 
-    def configure(self, scenario: str, agents: int | None, seed: int) -> None:
+    def configure(
+        self, scenario: str, agents: int | None, seed: int, layout: str | None = None
+    ) -> None:
         """Use another environment; nothing changes if it is impossible."""
         if agents is not None and not 1 <= agents <= MAX_AGENTS:
             raise InputError(f"agents is {agents}: it must be from 1 to {MAX_AGENTS}")
         _check_seed(seed)
-        self.stage = self.stages.get(scenario, agents, self.filter)
+        self.stage = self.stages.get(scenario, agents, self.filter, layout)
+        self.layout = layout
         self.restart(seed)
         self._compile()
 
@@ -109,7 +130,7 @@ class Session:
         """Filter the policy's actions from now on, by that method or none."""
         scenario, agents = self.stage.env.scenario.name, self.stage.env.params.num_agents
         before = self.stage.policy
-        self.stage = self.stages.get(scenario, agents, name)
+        self.stage = self.stages.get(scenario, agents, name, self.layout)
         self.recurrent = carry_over(self.recurrent, before, self.stage.policy)
         self.filter = name
         self._compile()
@@ -117,6 +138,7 @@ class Session:
     def _compile(self) -> None:
         """Now, while the viewer waits anyway, not at the first step."""
         jax.block_until_ready((self._links(0), self.stage.advance(self.state, self.recurrent)))
+        self._filtering(0)
 
     def restart(self, seed: int) -> None:
         """A new start."""
@@ -177,6 +199,7 @@ class Session:
             "agents": env.params.num_agents,
             "seed": self.seed,
             "filter": self.filter,
+            "layout": self.layout,
             "side": env.params.side,
             "agent_radius": env.params.agent_radius,
             "goal_radius": env.params.goal_radius,
@@ -200,7 +223,9 @@ class Session:
             "arrived": 0 if shown is None else int(shown.arrived),
             "reward": round(self.reward, 1),
             "cost": [round(float(value), 4) for value in self.cost],
+            "replaced": [] if shown is None else np.nonzero(shown.replaced)[0].tolist(),
             "links": self._links(hovered),
+            "filtering": self._filtering(hovered),
         }
 
     def _links(self, agent: int | None) -> list[Json]:
@@ -218,6 +243,13 @@ class Session:
             if weight > 0
         ]
 
+    def _filtering(self, agent: int | None) -> Json | None:
+        """What the safety filter does with the agent under the pointer."""
+        explain = self.stage.explain
+        if explain is None or agent is None or not 0 <= agent < self.stage.env.params.num_agents:
+            return None
+        return drawn(self.stage.env, jax.device_get(explain(self.state, self.recurrent)), agent)
+
     def _place(self, x: float, y: float) -> Float[Array, " 2"]:
         farthest = MAX_DISTANCE * self.stage.env.params.side
         if not (math.isfinite(x) and math.isfinite(y)) or max(abs(x), abs(y)) > farthest:
@@ -225,13 +257,18 @@ class Session:
         return jnp.array([x, y], self.state.position.dtype)
 
 
-def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
-    env = env_for(policy.metadata, scenario=scenario, num_agents=agents)
+def _stage(policy: Controller, scenario: str, agents: int | None, layout: Json | None) -> Stage:
+    env = env_for(policy.metadata, scenario=scenario, num_agents=agents, layout=layout)
     params = dataclasses.replace(env.params, num_obstacles=env.params.num_obstacles + SPARE)
     wide = dataclasses.replace(env, params=params)
 
     def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
-        action, recurrent = policy.act(policy.observe(wide, state), recurrent)
+        seen = policy.observe(wide, state)
+        action, after = policy.act(seen, recurrent)
+        replaced = jnp.zeros(action.shape[0], bool)
+        if isinstance(policy, Filtered):
+            nominal = bound_action(wide.params, policy.nominal(seen, recurrent)[0])
+            replaced = changed(wide, nominal, action)
         state, result = wide.step(state, action)
         checked = (action, state.position, result.reward, result.cost)
         shown = Shown(
@@ -239,9 +276,10 @@ def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
             arrived=(result.distance < params.arrival_radius).sum(),
             reward=result.reward.sum(),
             cost=result.cost.mean(axis=0),
+            replaced=replaced,
             finite=jnp.stack([jnp.isfinite(values).all() for values in checked]).all(),
         )
-        return state, recurrent, shown
+        return state, after, shown
 
     return Stage(
         policy,
@@ -249,6 +287,7 @@ def _stage(policy: Controller, scenario: str, agents: int | None) -> Stage:
         jax.jit(env.reset),
         jax.jit(advance),
         jax.jit(lambda state: links_at(wide, state, policy.attention)),
+        explain(wide, policy),
     )
 
 

@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 import ssmarl
 from tests.viz.live.serving import serving
 
+SCREENSHOT = Path(tempfile.gettempdir()) / "ssmarl-view-certificate.png"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -162,6 +165,27 @@ def test_another_team_and_scenario(tab):
     tab.click("#choice button")
     wait(tab, "document.getElementById('message').textContent.includes('from 1 to')")
     assert tab.evaluate("world.agents") == 9
+
+
+def test_one_can_watch_the_certificate_act(tab):
+    """Agents that swap places: an agent's lines and both arrows appear when pointed at."""
+    tab, _ = tab
+    tab.select_option("#layout", "circle-8")
+    tab.click("#choice button")
+    wait(tab, "world.layout === 'circle-8' && frame.position.length === 16")
+    assert tab.is_disabled("#agents")
+    tab.select_option("#filter", "certificate")
+    wait(tab, "world.filter === 'certificate'")
+    for step in range(tab.evaluate("frame.step"), 14):
+        tab.click("#step")
+        wait(tab, f"frame.step === {step} + 1")
+    tab.mouse.move(*place(tab, "[frame.position[0], frame.position[1]]"))
+    shown = wait(tab, "hovered === 0 && frame.filtering")
+    assert len(shown["lines"]) >= 1
+    assert len(shown["nominal"]) == len(shown["applied"]) == 2
+    assert tab.inner_text("#replaced").endswith("of 8")
+    tab.screenshot(path=str(SCREENSHOT))
+    assert SCREENSHOT.stat().st_size > 10_000
 
 
 def test_nothing_went_wrong_in_the_console(tab):

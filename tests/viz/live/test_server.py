@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 import ssmarl
 from ssmarl.control.controllers import controller
 from ssmarl.core.errors import InputError
+from ssmarl.env.layouts import LAYOUTS
 from ssmarl.policy.policy import Policy
 from ssmarl.viz.live.protocol import KINDS, MAX_CHARACTERS, parse
 from ssmarl.viz.live.server import MAX_VIEWERS, application
@@ -39,6 +40,41 @@ def page(address):
     page = Page(address)
     yield page
     page.close()
+
+
+def test_layouts_can_be_chosen_by_name(stages):
+    session = Session(Stages(stages.policy, {"swap": LAYOUTS["circle-8"]()}))
+    session.configure("navigation", 3, 0, "swap")
+    assert session.world()["layout"] == "swap"
+    assert session.world()["agents"] == 8
+    session.use_filter("orca")  # the layout stays
+    assert session.world()["agents"] == 8
+    with pytest.raises(InputError, match="choose from swap"):
+        session.configure("navigation", 3, 0, "/etc/passwd")
+
+
+def test_one_sees_what_the_certificate_does(stages):
+    """Head-on, the lines of both agents are one line, and the arrow is cut short."""
+    session = Session(Stages(stages.policy, {"swap": LAYOUTS["circle-8"]()}))
+    session.configure("navigation", 3, 0, "swap")
+    assert session.frame(0)["filtering"] is None
+    assert session.frame(0)["replaced"] == []
+    session.use_filter("certificate")
+    seen, acted = False, False
+    for _ in range(14):
+        session.step()
+        both = [session.frame(agent) for agent in range(8)]
+        acted = acted or bool(both[0]["replaced"])
+        for frame, agent in zip(both, range(8), strict=True):
+            shown = frame["filtering"]
+            moved = np.abs(np.subtract(shown["nominal"], shown["applied"])).max()
+            assert shown["changed"] == (moved > 1e-3) or moved < 3e-3
+            for x, y, bound in shown["lines"]:
+                seen = True
+                assert np.hypot(x, y) == pytest.approx(1, abs=2e-3)
+                assert bound > -0.5, agent
+    assert seen
+    assert acted
 
 
 def test_a_session_is_the_world_itself(stages):

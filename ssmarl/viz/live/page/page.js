@@ -2,7 +2,8 @@
 // The page draws what the server sends and sends what the viewer does; it knows no rules.
 const at = (id) => document.getElementById(id);
 const canvas = at("world"), pen = canvas.getContext("2d");
-const AGENT = "#0072b2", GOAL = "#009e73", OBSTACLE = "#9a9a9a", CONTACT = "#d55e00";
+const AGENT = "#0072b2", GOAL = "#009e73", OBSTACLE = "#9a9a9a", CONTACT = "#d55e00", REPLACED = "#e69f00";
+const ARROW = 0.4, LINE = 0.5; // metres: an action of 1, half of a separating line
 const FLASH = 300; // milliseconds that a contact stays visible
 let world = null, frame = null, playing = true, held = null, hovered = null;
 const flashes = new Map();
@@ -22,6 +23,7 @@ function hello(message) {
   at("agents").max = message.max_agents;
   at("scenario").replaceChildren(...message.scenarios.map((name) => new Option(name, name)));
   at("filter").append(...message.filters.map((name) => new Option(name, name)));
+  at("layout").append(...message.layouts.map((name) => new Option(name, name)));
 }
 
 function setWorld(message) {
@@ -32,6 +34,8 @@ function setWorld(message) {
   at("agents").value = world.agents;
   at("seed").value = world.seed;
   at("filter").value = world.filter ?? "";
+  at("layout").value = world.layout ?? "";
+  at("agents").disabled = world.layout !== null;
   at("meters").replaceChildren(...world.constraints.map((constraint) => {
     const meter = document.createElement("div");
     meter.className = "meter";
@@ -47,6 +51,7 @@ function setFrame(message) {
   for (const agent of frame.contact) flashes.set(agent, now);
   at("count").textContent = `${frame.step} of ${world.length}`;
   at("reward").textContent = frame.reward.toFixed(0);
+  at("replaced").textContent = world.filter ? `${frame.replaced.length} of ${world.agents}` : "–";
   at("arrived").textContent = `${frame.arrived} of ${world.agents}`;
   world.constraints.forEach((constraint, i) => {
     const meter = at("meters").children[i], cost = frame.cost[i];
@@ -101,11 +106,34 @@ function draw() {
     }
   }
   const now = performance.now();
-  const touching = new Set(frame.contact);
+  const touching = new Set(frame.contact), replaced = new Set(frame.replaced);
   for (let i = 0; 2 * i < position.length; i++) {
     const x = position[2 * i], y = position[2 * i + 1], age = (now - (flashes.get(i) ?? -1e9)) / FLASH;
     if (age < 1) disc(x, y, world.agent_radius * (1.6 + age), null, `rgba(213,94,0,${1 - age})`);
-    disc(x, y, world.agent_radius, touching.has(i) ? CONTACT : AGENT);
+    disc(x, y, world.agent_radius, touching.has(i) ? CONTACT : AGENT, replaced.has(i) ? REPLACED : null);
+  }
+  if (hovered !== null && frame.filtering) drawFiltering(position[2 * hovered], position[2 * hovered + 1]);
+}
+
+// The certificate at one agent: what it wanted, what it does, and the lines of its neighbours.
+function drawFiltering(x, y) {
+  const { nominal, applied, lines } = frame.filtering;
+  for (const [nx, ny, bound] of lines) {
+    const u = x + bound * nx, v = y + bound * ny;
+    line(u - LINE * ny, v + LINE * nx, u + LINE * ny, v - LINE * nx, "rgba(204,121,167,0.9)", 2);
+  }
+  if (nominal === null) return;
+  pen.setLineDash([5, 4]);
+  arrow(x, y, ARROW * nominal[0], ARROW * nominal[1], CONTACT);
+  pen.setLineDash([]);
+  arrow(x, y, ARROW * applied[0], ARROW * applied[1], "#000");
+}
+
+function arrow(x, y, dx, dy, colour) {
+  line(x, y, x + dx, y + dy, colour, 2.5);
+  for (const side of [2.6, -2.6]) {
+    const cos = Math.cos(side), sin = Math.sin(side);
+    line(x + dx, y + dy, x + dx + 0.2 * (cos * dx - sin * dy), y + dy + 0.2 * (sin * dx + cos * dy), colour, 2.5);
   }
 }
 
@@ -167,8 +195,9 @@ at("choice").addEventListener("submit", (event) => {
   event.preventDefault();
   say("preparing …");
   send({ type: "configure", scenario: at("scenario").value,
-    agents: Number(at("agents").value), seed: Number(at("seed").value) });
+    agents: Number(at("agents").value), seed: Number(at("seed").value), layout: at("layout").value || null });
 });
+at("layout").addEventListener("change", () => { at("agents").disabled = at("layout").value !== ""; });
 at("filter").addEventListener("change", () => {
   say("preparing …");
   send({ type: "filter", name: at("filter").value || null });
