@@ -14,6 +14,7 @@ from jax.errors import JaxRuntimeError
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
 from ssmarl.cli.eval import Eval
+from ssmarl.cli.export import Export
 from ssmarl.cli.list import List
 from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
@@ -100,6 +101,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
