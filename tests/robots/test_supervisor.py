@@ -24,7 +24,7 @@ def after(mode, **changes):
         ({"pose_age": 0.19}, Mode.DRIVE),
         ({"pose_age": 0.21}, Mode.BRAKE),
         ({"pose_age": 0.51}, Mode.STOP),
-        ({"tracking_error": 0.11}, Mode.STOP),
+        ({"tracking_error": 0.031}, Mode.STOP),
         ({"battery": 3.2}, Mode.STOP),
         ({"farthest": 2.1}, Mode.STOP),
         ({"emergency": True}, Mode.EMERGENCY),
