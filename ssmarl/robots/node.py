@@ -160,8 +160,14 @@ def observe(config: NodeConfig, state: NodeState, now: float, frame: PoseFrame) 
 
 
 def estimate(config: NodeConfig, state: NodeState, now: float) -> Motion:
-    """Where the vehicles are now, as far as is known."""
-    return predicted(config.vehicle.filter, state.motion, now)
+    """Where the vehicles are now, as far as is known.
+
+    A vehicle without poses is expected to go on until it brakes, and to come to rest.
+    """
+    vehicle, motion = config.vehicle, state.motion
+    speed = np.hypot(motion.velocity[:, 0], motion.velocity[:, 1])
+    longest = vehicle.supervisor.brake_after + speed / (2 * vehicle.deceleration)
+    return predicted(vehicle.filter, motion, np.minimum(now, motion.time + longest))
 
 
 def tick(
@@ -171,6 +177,7 @@ def tick(
     reference: Reference,
     start: Bool[np.ndarray, " A"] | None = None,
     emergency: bool = False,
+    halt: bool = False,
 ) -> tuple[Output, NodeState]:
     """One control step: supervise, track, limit.
 
@@ -181,6 +188,7 @@ def tick(
         reference: to track, in metres.
         start: which vehicles are started now; None: none.
         emergency: stop all, for good.
+        halt: stop all, until they are started again.
     """
     vehicle, count = config.vehicle, len(state.mode)
     since = now - state.time if np.isfinite(state.time) else config.period
@@ -200,6 +208,7 @@ def tick(
                 farthest=float(np.abs(motion.position[i]).max()),
                 started=bool(start[i]),
                 emergency=emergency,
+                halted=halt,
             ),
         )
         for i in range(count)

@@ -35,7 +35,7 @@ class SupervisorConfig:
     """Age of the newest pose at which a vehicle brakes."""
     stop_after: float = 0.5
     """Age of the newest pose at which it stops."""
-    max_tracking_error: float = 0.03
+    max_tracking_error: float = 0.025
     """Distance from the reference at which it stops. The margin of the certified filter covers
     this much for every vehicle."""
     min_battery: float = 3.3
@@ -70,6 +70,8 @@ class Health:
     """It was started now."""
     emergency: bool = False
     """Somebody asked for an emergency stop: key, signal or network."""
+    halted: bool = False
+    """Another vehicle stopped, and all are to stop together."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,12 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("emergency stop", Mode.EMERGENCY, "key, signal or network", lambda c, h: h.emergency),
+    Rule(
+        "stopped together",
+        Mode.STOP,
+        "another vehicle stopped (with `--stop-together`)",
+        lambda c, h: h.halted,
+    ),
     Rule(
         "pose lost",
         Mode.STOP,
@@ -133,6 +141,8 @@ def next_mode(config: SupervisorConfig, mode: Mode, health: Health) -> tuple[Mod
     if mode is Mode.EMERGENCY:
         return mode, "emergency stop"
     found = next((rule for rule in RULES if rule.applies(config, health)), None)
+    if mode is Mode.READY and found is not None and found.mode is not Mode.EMERGENCY:
+        return mode, found.name  # it stands already, and cannot be started yet
     if found is not None and found.mode in LATCHED:
         return found.mode, found.name
     if mode in (Mode.STOP, Mode.READY) and not health.started:

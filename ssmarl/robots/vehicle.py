@@ -128,7 +128,7 @@ class Vehicle:
 
     @property
     def stopping_distance(self) -> float:
-        """From its largest speed after motors are switched off, in metres: v·(lag of the motors)."""
+        """From its largest speed with motors switched off, in metres: v·(lag of the motors)."""
         return self.pid.max_speed * self.drive.motor_lag
 
     @property

@@ -79,7 +79,6 @@ def test_random_commands_keep_every_limit(drive, numbers):
 def test_commanded_velocities_are_driven_in_every_direction(drive):
     """At the top speed, from any heading: to within half a level per wheel."""
     drive = dataclasses.replace(drive, motor_lag=0.0)
-    assert isinstance(drive, Drive)
     count = 500
     angle, heading = RNG.uniform(-np.pi, np.pi, (2, count))
     velocity = drive.max_speed * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -88,6 +87,10 @@ def test_commanded_velocities_are_driven_in_every_direction(drive):
     found = drive.step(state, motors, dt).position / dt
     level = drive.max_wheel_speed * drive.wheel_radius / drive.levels
     assert np.linalg.norm(found - velocity, axis=1).max() < 1.5 * level
+
+
+def test_drives_have_the_members_of_the_protocol():
+    assert all(isinstance(drive, Drive) for drive in DRIVES)
 
 
 def test_the_speed_of_every_direction_is_within_the_wheels_limit():
