@@ -42,6 +42,9 @@ class CertificateConfig:
     margin: float = 0.01
     """Added to contact distances, in metres: contact forces vanish there, and it covers rounding
     for episodes of any practical length."""
+    swept: bool = False
+    """Whether H_i contains the present position too: then the straight line from every position to
+    the next is certified, not only its ends."""
 
     def __post_init__(self) -> None:
         check_ranges(self, margin=(1e-6, 1e3))
@@ -100,8 +103,12 @@ def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) 
     here = braking_path(params, dynamics, own, steps)
     there = braking_path(params, dynamics, own[:, None] + agents.feature, steps).position
     standing = jnp.repeat(obstacles.feature[:, :, None, :2], steps, axis=2)
-    others = jnp.concatenate([there, standing], axis=1)
-    pair = separate(jnp.broadcast_to(here.position[:, None], others.shape), others)
+    others, mine = jnp.concatenate([there, standing], axis=1), here.position
+    if config.swept:
+        present = jnp.concatenate([agents.feature, obstacles.feature], axis=1)[:, :, None, :2]
+        others = jnp.concatenate([present, others], axis=2)
+        mine = jnp.concatenate([jnp.zeros_like(mine[:, :1]), mine], axis=1)
+    pair = separate(jnp.broadcast_to(mine[:, None], others.shape), others)
 
     present = jnp.concatenate([agents.mask, obstacles.mask], axis=1)
     contact = params.agent_radius + jnp.concatenate([agents.radius, obstacles.radius], axis=1)
