@@ -8,7 +8,7 @@ brakes from there, whatever it did at the d + 1 steps from t − d to t:
 
 Agent i may take an action if its next position and every position of braking from there are R away
 from G_j(d) along one line, for every old neighbour; otherwise it brakes. Fresh neighbours (d = 0,
-exactly known) have the rule of `certificate.py`. docs/decentralised.md has the theorem: whichever
+exactly known) have the rule of `certificate.py`, with hulls that begin a step earlier. docs/decentralised.md has the theorem: whichever
 messages are lost, late, doubled or out of order, no two bodies come nearer than R.
 """
 
@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ssmarl.control.braking import AT_REST, braking_path
-from ssmarl.control.certificate import CertificateConfig, Rule
+from ssmarl.control.braking import AT_REST, braking_path, braking_steps
+from ssmarl.control.certificate import CertificateConfig, Rule, reach
 from ssmarl.control.hulls import separate
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.nearest_action import nearest_allowed
@@ -28,6 +28,7 @@ from ssmarl.core.errors import InputError
 from ssmarl.env.dynamics.base import Dynamics, bound_action
 from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
 from ssmarl.env.params import ACTION_LIMIT, WorldParams
+from ssmarl.env.state import Body
 
 MAX_AGE = 8
 """Steps after which a state says nothing any more: its owner may be anywhere."""
@@ -98,16 +99,58 @@ def grown(
     return Box(extreme(old.low, -1.0), extreme(old.high, 1.0))
 
 
+def fresh_rule(view: LocalView, config: CertificateConfig) -> Rule:
+    """The rule of fresh neighbours, with hulls that begin where agents were a step ago.
+
+    Robots plan one step ahead: while a body moves from p(t − 1) to p(t), others plan from its
+    state at t. Where it stops in between lies in conv{p(t − 1), p(t), braking from there}.
+    """
+    params, dynamics = view.params, view.dynamics
+    require_boxes(params, dynamics)
+    steps = braking_steps(dynamics, params)
+    agents, obstacles = view.graph.agents, view.graph.obstacles
+    mine, speed = _hull(view, view.own, steps)
+    theirs, _ = _hull(view, view.own[:, None] + agents.feature, steps)
+    standing = jnp.repeat(obstacles.feature[:, :, None, :2], mine.shape[1], axis=2)
+    others = jnp.concatenate([theirs, standing], axis=1)
+    pair = separate(jnp.broadcast_to(mine[:, None], others.shape), others)
+    present = jnp.concatenate([agents.mask, obstacles.mask], axis=1)
+    contact = params.agent_radius + jnp.concatenate([agents.radius, obstacles.radius], axis=1)
+    share = jnp.concatenate(
+        [jnp.full_like(agents.radius, 0.5), jnp.ones_like(obstacles.radius)], axis=1
+    )
+    room = share * jax.nn.relu(pair.gap - contact - config.margin)
+    return Rule(
+        normal=pair.normal,
+        bound=jnp.where(present, pair.extent + room, jnp.inf),
+        body=Body(view.own[:, :2], view.own[:, 2:], view.own[:, :0]),
+        gap=jnp.where(present, pair.gap, jnp.inf),
+        contact=contact,
+        speed=speed,
+        params=params,
+        dynamics=dynamics,
+        steps=steps,
+        reach=reach(params, config),
+    )
+
+
+def _hull(
+    view: LocalView, observed: Float[Array, "*n 4"], steps: int
+) -> tuple[Float[Array, "*n P 2"], Float[Array, "*n"]]:
+    """Where bodies were, are, and are while they brake; and the speed left after that."""
+    path = braking_path(view.params, view.dynamics, observed, steps)
+    here = observed[..., None, :2]
+    before = here - view.params.dt * observed[..., None, 2:]
+    return jnp.concatenate([before, here, path.position], axis=-2), path.speed
+
+
 def with_old_neighbors(
     rule: Rule, view: LocalView, old: OldNeighbors, config: CertificateConfig
 ) -> tuple[Rule, Bool[Array, " A"]]:
     """The rule of fresh neighbours together with that of old ones, and who has to brake."""
     params, dynamics = view.params, view.dynamics
-    require_boxes(params, dynamics)
-    assert isinstance(dynamics, DoubleIntegrator)
-    own = braking_path(params, dynamics, view.own, rule.steps).position
-    if config.swept:
-        own = jnp.concatenate([jnp.zeros_like(own[:, :1]), own], axis=1)
+    assert isinstance(dynamics, DoubleIntegrator), "checked by fresh_rule"
+    own, _ = _hull(view, view.own, rule.steps)
     box = grown(params, dynamics, old, rule.steps)
     corners = _corners(box)
     points = max(own.shape[1], corners.shape[2])

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ssmarl.control.braking import braking_steps
-from ssmarl.control.certificate import CertificateConfig, make_rule
+from ssmarl.control.certificate import CertificateConfig
 from ssmarl.control.delayed import (
     MAX_AGE,
     OldNeighbors,
+    fresh_rule,
     grown,
     nearest_allowed_or_brake,
     require_boxes,
@@ -24,7 +25,7 @@ from ssmarl.env.make import make
 from ssmarl.env.state import Body, EnvState
 
 AGENTS = 5
-CONFIG = CertificateConfig(swept=True)
+CONFIG = CertificateConfig()
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def one_step(env: Env):
         is_old = (age > 0) & ~jnp.eye(AGENTS, dtype=bool)
         radius = jnp.full((AGENTS, AGENTS), params.agent_radius)
         rule, brakes = with_old_neighbors(
-            make_rule(view, CONFIG), view, OldNeighbors(known, known, age, radius, is_old), CONFIG
+            fresh_rule(view, CONFIG), view, OldNeighbors(known, known, age, radius, is_old), CONFIG
         )
         action, _ = nearest_allowed_or_brake(rule, brakes, nominal)
         after = env.dynamics.step(params, body, action, jnp.zeros((AGENTS, 2)))
@@ -135,7 +136,9 @@ def test_whatever_is_lost_or_late_nobody_comes_nearer_than_the_margin(env, attac
             history, moved, brakes = step(history, jnp.asarray(age), jnp.asarray(nominal, jnp.float32))
             moves += int(moved.sum())
             old_moves += int((np.asarray(moved) & (age > 0).any(axis=1)).sum())
-            position = np.asarray(history[0, :, :2])
+            # Bodies may stop anywhere on their way: whole segments are apart, not only their ends.
+            position = np.asarray(history[1, :, :2])
+            position = position + rng.random((AGENTS, 1)) * (np.asarray(history[0, :, :2]) - position)
             apart = np.linalg.norm(position[:, None] - position[None], axis=-1)
             least = min(least, apart[~np.eye(AGENTS, dtype=bool)].min())
     assert least >= 2 * env.params.agent_radius + CONFIG.margin - 1e-4

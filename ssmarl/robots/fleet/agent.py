@@ -37,7 +37,7 @@ class Perception:
     """Other robots within the detection range."""
     positions: Float[np.ndarray, "N 2"]
     obstacles: Float[np.ndarray, "O 2"]
-    """Within the perception range of the policy."""
+    """Within the detection range; the policy reads those within its own perception range."""
     obstacle_radius: Float[np.ndarray, " O"]
 
 
@@ -95,7 +95,7 @@ class Agent:
         message = decode(data, self.config.key)
         if message is None or message.sender == self.config.robot:
             return False
-        if message.step > self.period + 2:  # of a step that nobody plans for yet
+        if message.step > self.step:  # sent too early; it will come again
             return False
         if message.kind == EMBEDDING and len(message.numbers) != self.brain.size:
             return False

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ssmarl.control.certificate import CertificateConfig, make_rule, reach
+from ssmarl.control.certificate import CertificateConfig, reach
 from ssmarl.control.delayed import (
     OldNeighbors,
+    fresh_rule,
     nearest_allowed_or_brake,
     require_boxes,
     with_old_neighbors,
@@ -97,7 +98,7 @@ class Brain:
         brakes: both have come nearer by 2·(step + reach).
         """
         params = self.env.params
-        config = CertificateConfig(swept=True)
+        config = CertificateConfig()
         seen = dataclasses.replace(params, agent_radius=self.radius)
         step = params.dt * top_speed(self.env)
         return 2 * self.radius + config.margin + 2 * (step + reach(seen, config))
@@ -124,7 +125,7 @@ def make_brain(
     vehicle.require_speed(top_speed(env))
     radius = max(certified_radius(vehicle), env.params.agent_radius)
     rungs = Liveness(liveness)
-    config = CertificateConfig(swept=True)
+    config = CertificateConfig()
     params, dynamics = env.params, env.dynamics
     certified = dataclasses.replace(params, agent_radius=radius)
 
@@ -154,7 +155,7 @@ def make_brain(
         old = OldNeighbors(
             local.low, local.high, local.age, jnp.full(local.age.shape, radius), local.old_mask
         )
-        rule, brakes = with_old_neighbors(make_rule(seen, config), seen, old, config)
+        rule, brakes = with_old_neighbors(fresh_rule(seen, config), seen, old, config)
         brakes = brakes | local.blind
         action, _ = nearest_allowed_or_brake(rule, brakes, nominal)
         action = jnp.where(local.stands[:, None], 0.0, action)
