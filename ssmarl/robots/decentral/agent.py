@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ssmarl.core.config import check_ranges
-from ssmarl.robots.fleet.brain import SLOTS, Brain, Local
-from ssmarl.robots.fleet.messages import EMBEDDING, STATE, Message, decode, encode
+from ssmarl.robots.decentral.brain import SLOTS, Brain, Local
+from ssmarl.robots.decentral.messages import EMBEDDING, STATE, Message, decode, encode
 
 FIRST, SECOND = 0.35, 0.7
 """Fractions of a period at which both rounds run."""

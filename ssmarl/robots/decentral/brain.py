@@ -6,7 +6,7 @@ one row; a simulated fleet computes the rows of all its robots at once.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,7 +38,7 @@ SLOTS = 12
 """Neighbours, obstacles and old neighbours that a robot knows at once, of each the nearest."""
 
 
-class Local(eqx.Module):
+class Local(NamedTuple):
     """What robots know at one step; a row each, relative to the robot. Units of the world."""
 
     agent: Float[Array, "A K 4"]
@@ -84,24 +84,25 @@ class Brain:
     reference during the next step [A, 2], `Memory`, who braked because of old neighbours [A])."""
     size: int
     """V, numbers of an embedding."""
+    detection: float
+    """Range within which other robots must be perceived and heard, in units."""
 
     def memory(self, rows: int) -> Memory:
         """At the start."""
         return Memory(self.policy.initial_state(rows), LivenessState.initial(rows))
 
-    @property
-    def detection(self) -> float:
-        """Range within which other robots must be perceived and heard, in units.
 
-        A robot that is farther away when a step of the clock begins has moved by at most one step
-        when it plans, and stays within reach of that place while it takes its next action and
-        brakes: both have come nearer by 2·(step + reach).
-        """
-        params = self.env.params
-        config = CertificateConfig()
-        seen = dataclasses.replace(params, agent_radius=self.radius)
-        step = params.dt * top_speed(self.env)
-        return 2 * self.radius + config.margin + 2 * (step + reach(seen, config))
+def detection_range(env: Env, radius: float) -> float:
+    """Range within which other robots must be perceived and heard, in units.
+
+    A robot that is farther away when a step of the clock begins has moved by at most one step when
+    it plans, and stays within reach of that place while it takes its next action and brakes: both
+    have come nearer by 2·(step + reach).
+    """
+    config = CertificateConfig()
+    step = env.params.dt * top_speed(env)
+    seen = dataclasses.replace(env.params, agent_radius=radius)
+    return 2 * radius + config.margin + 2 * (step + reach(seen, config))
 
 
 def make_brain(
@@ -162,7 +163,8 @@ def make_brain(
         after = dynamics.step(params, rule.body, action, jnp.zeros_like(action))
         return after.velocity, Memory(recurrent, escapes), brakes
 
-    return Brain(policy, env, radius, first, second, embedding_size(policy.joint.actor))
+    size = embedding_size(policy.joint.actor)
+    return Brain(policy, env, radius, first, second, size, detection_range(env, radius))
 
 
 def reset_row(memory: Memory, fresh: Memory, row: int) -> Memory:

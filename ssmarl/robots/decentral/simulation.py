@@ -16,9 +16,9 @@ from jaxtyping import Float
 
 from ssmarl.core.config import check_ranges
 from ssmarl.robots import node
-from ssmarl.robots.fleet.agent import Agent, AgentConfig, Perception
-from ssmarl.robots.fleet.brain import Brain, Memory, reset_row, stacked
-from ssmarl.robots.fleet.network import Network, NetworkConfig
+from ssmarl.robots.decentral.agent import Agent, AgentConfig, Perception
+from ssmarl.robots.decentral.brain import Brain, Memory, reset_row, stacked
+from ssmarl.robots.decentral.network import Network, NetworkConfig
 from ssmarl.robots.node import NodeConfig, NodeState, PoseFrame
 from ssmarl.robots.pid import Reference
 from ssmarl.robots.planner import ESTIMATE_ERROR
