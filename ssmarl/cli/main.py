@@ -20,6 +20,7 @@ from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
 from ssmarl.cli.reproduce import Reproduce
+from ssmarl.cli.robots import Robots
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
@@ -104,6 +105,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[Robots, tyro.conf.subcommand("robots")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
         | Annotated[List, tyro.conf.subcommand("list")]
     )

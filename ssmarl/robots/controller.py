@@ -11,6 +11,7 @@ in a straight line, and every call tracks it (`node.tick`). No clock, no sockets
 argument, and the state is data.
 """
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,23 +96,35 @@ class Controller:
             stop_together: if one vehicle stops, all do; otherwise the others go on around it.
             period: between calls, in seconds.
         """
-        fence = dataclasses.replace(vehicle.supervisor, fence=room.side / 2 + FENCE)
-        self.vehicle = dataclasses.replace(vehicle, supervisor=fence)
-        self.room, self.stop_together = room, stop_together
-        self.config = NodeConfig(self.vehicle, period)
-        self.planner = make_planner(policy, env, self.vehicle, filter, liveness)
+        self.stop_together = stop_together
+        self.planner = make_planner(policy, env, vehicle, filter, liveness)
         self.step_seconds = env.params.dt * vehicle.scale.seconds
         """Duration of a policy step in the room."""
-        metres = vehicle.scale.metres
-        self._obstacles = jnp.asarray(room.obstacles / metres, jnp.float32)
-        self._radii = jnp.asarray(room.obstacle_radius / metres, jnp.float32)
+        self._use(room, vehicle, period)
         self._plan(self.initial(), np.zeros(len(room.starts), bool))  # compiles
+
+    def _use(self, room: Room, vehicle: Vehicle, period: float) -> None:
+        fence = dataclasses.replace(vehicle.supervisor, fence=room.side / 2 + FENCE)
+        self.room, self.vehicle = room, dataclasses.replace(vehicle, supervisor=fence)
+        self.config = NodeConfig(self.vehicle, period)
+        self._obstacles = jnp.asarray(room.obstacles / vehicle.scale.metres, jnp.float32)
+        self._radii = jnp.asarray(room.obstacle_radius / vehicle.scale.metres, jnp.float32)
+
+    def in_room(self, room: Room) -> "Controller":
+        """The same controller in another room with as many vehicles, goals and obstacles."""
+        shapes = [len(part) for part in (room.starts, room.goals, room.obstacles)]
+        mine = [len(part) for part in (self.room.starts, self.room.goals, self.room.obstacles)]
+        if shapes != mine:
+            raise InputError(f"room: {shapes} vehicles, goals and obstacles, it must have {mine}")
+        other = copy.copy(self)
+        other._use(room, self.vehicle, self.config.period)
+        return other
 
     def initial(self) -> ControllerState:
         """Of a team whose poses are not known yet."""
         count, none = len(self.room.starts), np.zeros_like(self.room.starts)
         return ControllerState(
-            node=node.initial(self.config, count),
+            node=node.initial(self.config, count, self.room.starts),
             plan=self.planner.initial(),
             reference=Reference(self.room.starts, none, none),
             planned=-np.inf,
@@ -165,16 +178,15 @@ class Controller:
         reference = _moved(state.reference, elapsed)
         halt = self.stop_together and Mode.STOP in known.mode and not begins.any()
         control, after = node.tick(self.config, state.node, now, reference, begins, emergency, halt)
-        reference = node.anchored(control, reference)
         # The reference of a vehicle that does not drive stands until the next policy step.
-        rows = ~control.driving[:, None]
+        rows = control.anchored[:, None]
         segment = Reference(
-            np.where(rows, reference.position, state.reference.position),
+            np.where(rows, control.reference.position, state.reference.position),
             np.where(rows, 0.0, state.reference.velocity),
             state.reference.acceleration,
         )
         state = dataclasses.replace(state, node=after, reference=segment)
-        return TeamOutput(control, reference, bool(planned)), state
+        return TeamOutput(control, control.reference, bool(planned)), state
 
     def _plan(self, state: ControllerState, stands: Bool[np.ndarray, " A"]) -> ControllerState:
         """The reference of the next policy step: where it begins, and its velocity."""

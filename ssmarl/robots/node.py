@@ -8,8 +8,8 @@ simulated clock, in a fleet of processes, and on the vehicle.
     state = observe(config, state, now, frame)                  # whenever poses arrive
     output, state = tick(config, state, now, reference, start)  # every `config.period` seconds
 
-A vehicle that does not drive has no use for its reference: whoever plans puts the reference back to
-where the vehicle is, at rest (`anchored`).
+A vehicle that does not drive is its own reference, at rest where it is (`Output.reference`):
+whoever plans goes on from there.
 """
 
 import dataclasses
@@ -96,6 +96,11 @@ class Output:
     error: Float[np.ndarray, " A"]
     """Distance from the reference, in metres."""
     mode: tuple[Mode, ...]
+    reference: Reference
+    """As tracked: where vehicles are, at rest, in place of what was given where they did not
+    drive."""
+    anchored: Bool[np.ndarray, " A"]
+    """Where that is so. Whoever plans goes on from there."""
 
     @property
     def driving(self) -> Bool[np.ndarray, " A"]:
@@ -103,16 +108,26 @@ class Output:
         return np.array([mode is Mode.DRIVE for mode in self.mode], bool)
 
 
-def initial(config: NodeConfig, num_vehicles: int, battery: float = np.inf) -> NodeState:
+def initial(
+    config: NodeConfig,
+    num_vehicles: int,
+    position: Float[np.ndarray, "A 2"] | None = None,
+    battery: float = np.inf,
+) -> NodeState:
     """Vehicles of which nothing is known yet: they are ready, and stand.
 
     Args:
         config: of the node.
         num_vehicles: A.
+        position: where they are believed to be until their first poses, in metres; None: the
+            origin. Nobody drives before.
         battery: voltage until the first message about it; ∞: there are none.
     """
-    nowhere, none = np.zeros((num_vehicles, 2)), np.zeros(num_vehicles)
-    motion = Motion.at_rest(config.vehicle.filter, -np.inf, nowhere)
+    none = np.zeros(num_vehicles)
+    nowhere = np.zeros((num_vehicles, 2))
+    motion = Motion.at_rest(
+        config.vehicle.filter, -np.inf, nowhere if position is None else position
+    )
     return NodeState(
         time=-np.inf,
         motion=motion,
@@ -194,6 +209,8 @@ def tick(
     since = now - state.time if np.isfinite(state.time) else config.period
     dt = float(np.clip(since, 1e-3, MAX_LATE * config.period))
     motion = estimate(config, state, now)
+    was = np.array([one is Mode.DRIVE for one in state.mode], bool)
+    reference = _anchored(~was, motion.position, reference)
     apart = reference.position - motion.position
     error = np.hypot(apart[:, 0], apart[:, 1])
     start = np.zeros(count, bool) if start is None else start
@@ -203,7 +220,7 @@ def tick(
             state.mode[i],
             Health(
                 pose_age=now - float(state.motion.time[i]),
-                tracking_error=float(error[i]) if state.mode[i] is Mode.DRIVE else 0.0,
+                tracking_error=float(error[i]),
                 battery=float(state.battery[i]),
                 farthest=float(np.abs(motion.position[i]).max()),
                 started=bool(start[i]),
@@ -220,7 +237,6 @@ def tick(
     hold = np.where(begins, state.heading, state.hold)
 
     fresh = PidState.initial(count)
-    was = np.array([one is Mode.DRIVE for one in state.mode], bool)
     loops = PidState.chosen(was & drives, state.loops, fresh)
     tracking, loops = track(vehicle.pid, loops, reference, motion.position, motion.velocity, dt)
     slower = shortened(state.velocity, vehicle.deceleration * dt)
@@ -234,15 +250,19 @@ def tick(
     after = dataclasses.replace(
         state, time=now, hold=hold, loops=loops, velocity=velocity, mode=mode, reason=reason
     )
-    return Output(motors, motion.position, error, mode), after
+    stands = ~(was & drives)
+    reference = _anchored(stands, motion.position, reference)
+    return Output(motors, motion.position, error, mode, reference, stands), after
 
 
-def anchored(output: Output, reference: Reference) -> Reference:
-    """The reference, put back to where vehicles are that do not drive, at rest."""
-    stands = ~output.driving[:, None]
-    none = np.zeros_like(reference.velocity)
+def _anchored(
+    rows: Bool[np.ndarray, " A"], position: Float[np.ndarray, "A 2"], reference: Reference
+) -> Reference:
+    """The reference, put back to where some vehicles are, at rest."""
+    chosen = rows[:, None]
+    none = np.zeros_like(position)
     return Reference(
-        np.where(stands, output.position, reference.position),
-        np.where(stands, none, reference.velocity),
-        np.where(stands, none, reference.acceleration),
+        np.where(chosen, position, reference.position),
+        np.where(chosen, none, reference.velocity),
+        np.where(chosen, none, reference.acceleration),
     )

@@ -158,7 +158,7 @@ def simulate(
                 gone = rng.random() < config.loss or (lost is not None and lost(k * dt, i))
                 if not gone:
                     links[i].waiting.append((now + config.delay, data))
-            shot = _snapshot(controller, state, output, fleet, k * dt, battery)
+            shot = snapshot(controller, state, output, fleet, k * dt, battery)
             yield shot
             slow = np.hypot(*shot.reference_velocity.T) < SLOW
             settled = settled + 1 if (shot.arrived & slow).all() else 0
@@ -182,7 +182,7 @@ def ready(state: ControllerState) -> Bool[np.ndarray, " A"]:
     return np.array([mode is Mode.READY for mode in state.node.mode], bool)
 
 
-def _snapshot(
+def snapshot(
     controller: Controller,
     state: ControllerState,
     output: TeamOutput,
@@ -190,6 +190,7 @@ def _snapshot(
     time: float,
     battery: Float[np.ndarray, " A"],
 ) -> Snapshot:
+    """What is shown and logged of a control step; `fleet` is where the vehicles are."""
     room, vehicle, params = controller.room, controller.vehicle, controller.planner.env.params
     near = params.arrival_radius * vehicle.scale.metres
     return Snapshot(

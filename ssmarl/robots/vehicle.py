@@ -115,8 +115,8 @@ class Vehicle:
     filter: VelocityFilterConfig
     deceleration: float
     """With which a braking vehicle slows down, in metres per second squared."""
-    driver: str = "udp"
-    """How commands reach it, a name in `robots.drivers.DRIVERS`."""
+    driver: str = "simulated"
+    """What drives its motors on board, a name in `robots.drivers.DRIVERS`."""
 
     def __post_init__(self) -> None:
         check_ranges(self, radius=POSITIVE, deceleration=POSITIVE)

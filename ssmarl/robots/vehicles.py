@@ -18,6 +18,7 @@ ROVERC = Vehicle(
     supervisor=SupervisorConfig(),
     filter=VelocityFilterConfig(),
     deceleration=1.0,
+    driver="i2c",
 )
 """A body of 75 mm × 75 mm has to fit into the policy's agents of radius 0.1, hence 0.6 m a unit;
 its 0.35 m/s then allow the policy's 2.83 units/s only if a second of the policy takes 4.8 s or
