@@ -16,6 +16,7 @@ RANKS = [
     "algos",
     "policy",
     "control",
+    "export",
     "eval",
     "train",
     "viz",

@@ -14,11 +14,13 @@ from jax.errors import JaxRuntimeError
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
 from ssmarl.cli.eval import Eval
+from ssmarl.cli.export import Export
 from ssmarl.cli.list import List
 from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
 from ssmarl.cli.reproduce import Reproduce
+from ssmarl.cli.robots import Robots
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
 from ssmarl.cli.view import View
@@ -100,8 +102,10 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[Robots, tyro.conf.subcommand("robots")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
         | Annotated[List, tyro.conf.subcommand("list")]
     )

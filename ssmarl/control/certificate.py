@@ -42,6 +42,9 @@ class CertificateConfig:
     margin: float = 0.01
     """Added to contact distances, in metres: contact forces vanish there, and it covers rounding
     for episodes of any practical length."""
+    swept: bool = False
+    """Whether H_i contains the present position too: then the straight line from every position to
+    the next is certified, not only its ends."""
 
     def __post_init__(self) -> None:
         check_ranges(self, margin=(1e-6, 1e3))
@@ -100,8 +103,12 @@ def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) 
     here = braking_path(params, dynamics, own, steps)
     there = braking_path(params, dynamics, own[:, None] + agents.feature, steps).position
     standing = obstacles.feature[:, :, None, :2]  # a hull of one point
+    mine = here.position
+    if config.swept:
+        mine = jnp.concatenate([jnp.zeros_like(mine[:, :1]), mine], axis=1)
+        there = jnp.concatenate([agents.feature[:, :, None, :2], there], axis=2)
     pairs = [
-        separate(jnp.broadcast_to(here.position[:, None], (*others.shape[:2], steps, 2)), others)
+        separate(jnp.broadcast_to(mine[:, None], (*others.shape[:2], *mine.shape[1:])), others)
         for others in (there, standing)
     ]
     pair = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *pairs)

@@ -138,7 +138,12 @@ class RecurrentActor(eqx.Module):
 
     def __call__(self, observation: Any, state: RecurrentState) -> tuple[Gaussian, RecurrentState]:
         """The distribution of every agent's action, and the new recurrent state."""
-        features = self.encoder(observation)
+        return self.from_features(self.encoder(observation), state)
+
+    def from_features(
+        self, features: Float[Array, "A F"], state: RecurrentState
+    ) -> tuple[Gaussian, RecurrentState]:
+        """The same from the encoder's features."""
         state = self.cell.advance(self.cell.project(features), state)
         return self._head(features, state), state
 

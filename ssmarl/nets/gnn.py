@@ -202,30 +202,60 @@ class GraphEncoder(eqx.Module):
         """
         return self.messages(graph)[1][-1].mean(axis=-1)
 
+    def features(self, graph: Graph) -> list[Float[Array, "A _ F"]]:
+        """Features of the edges from agents, obstacles and goals."""
+        return [
+            edge_features(self.edges, group, goals=group is graph.goals)
+            for group in (graph.agents, graph.obstacles, graph.goals)
+        ]
+
+    def first_vertex(self, num_agents: int) -> Float[Array, "A V"]:
+        """Vertices of agents before the first round: the embedding of their type."""
+        types = jax.nn.relu(self.f1(self.type_embedding))
+        return jnp.broadcast_to(types[Vertex.AGENT], (num_agents, types.shape[1]))
+
+    def round(
+        self,
+        depth: int,
+        graph: Graph,
+        features: Sequence[Float[Array, "A _ F"]],
+        vertex: Float[Array, "A V"],
+        heard: Float[Array, "A K M"] | None,
+    ) -> tuple[Float[Array, "A out"], Float[Array, "A K2 heads"]]:
+        """One round of messages: new vertices of agents, and the attention on each edge.
+
+        Args:
+            depth: number of the round, from 0.
+            graph: of the agents.
+            features: of its edges, by `features`.
+            vertex: of the agents, after the rounds before.
+            heard: W_j v_j of every neighbour that communicates, by `f2_sender` of this round's
+                layer; None: nothing was sent yet.
+        """
+        layer = self.layers[depth]
+        types = jax.nn.relu(self.f1(self.type_embedding))
+        known = layer.f2_sender(types if depth == 0 else self.type_residual[depth - 1](types))
+        agents, obstacles, goals = (
+            known[kind][None, None] for kind in (Vertex.AGENT, Vertex.OBSTACLE, Vertex.GOAL)
+        )
+        if heard is not None:
+            agents = jnp.where(graph.agents.communicates[..., None], heard, agents)
+        senders = (agents, obstacles, goals)
+        masks = (graph.agents.mask, graph.obstacles.mask, graph.goals.mask)
+        groups = [EdgeGroup(*group) for group in zip(features, senders, masks, strict=True)]
+        return layer(vertex, groups)
+
     def messages(
         self, graph: Graph
     ) -> tuple[Float[Array, "A out"], tuple[Float[Array, "A K heads"], ...]]:
         """All rounds of messages: vertices of the agents, and every layer's attention."""
-        features = [
-            edge_features(self.edges, group, goals=group is graph.goals)
-            for group in (graph.agents, graph.obstacles, graph.goals)
-        ]
-        types = jax.nn.relu(self.f1(self.type_embedding))
-        num_agents = graph.goals.mask.shape[0]
-        vertex = jnp.broadcast_to(types[Vertex.AGENT], (num_agents, types.shape[1]))
+        features = self.features(graph)
+        vertex = self.first_vertex(graph.goals.mask.shape[0])
         attention = []
         for depth, layer in enumerate(self.layers):
-            known = layer.f2_sender(types if depth == 0 else self.type_residual[depth - 1](types))
-            agents, obstacles, goals = (
-                known[kind][None, None] for kind in (Vertex.AGENT, Vertex.OBSTACLE, Vertex.GOAL)
-            )
-            if depth > 0:  # before the first round, agents too are known by their type alone
-                heard = layer.f2_sender(vertex)[graph.agents.source]
-                agents = jnp.where(graph.agents.communicates[..., None], heard, agents)
-            senders = (agents, obstacles, goals)
-            masks = (graph.agents.mask, graph.obstacles.mask, graph.goals.mask)
-            groups = [EdgeGroup(*group) for group in zip(features, senders, masks, strict=True)]
-            vertex, weights = layer(vertex, groups)
+            # Before the first round, agents too are known by their type alone.
+            heard = layer.f2_sender(vertex)[graph.agents.source] if depth > 0 else None
+            vertex, weights = self.round(depth, graph, features, vertex, heard)
             attention.append(weights)
         return vertex, tuple(attention)
 

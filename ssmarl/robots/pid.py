@@ -11,7 +11,7 @@ output is not at its limit in that direction (anti-windup). All vehicles at once
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ssmarl.core.config import POSITIVE, check_ranges
 
@@ -65,6 +65,16 @@ class PidState:
         zero = np.zeros((num_agents, 2))
         return PidState(zero, zero, zero)
 
+    @staticmethod
+    def chosen(which: Bool[np.ndarray, " A"], one: "PidState", other: "PidState") -> "PidState":
+        """One state's rows where `which` is true, the other's elsewhere."""
+        rows = which[:, None]
+        return PidState(
+            np.where(rows, one.position_integral, other.position_integral),
+            np.where(rows, one.velocity_integral, other.velocity_integral),
+            np.where(rows, one.velocity_error, other.velocity_error),
+        )
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -109,6 +119,12 @@ def track(
     velocity_integral = _without_windup(command, config.max_speed, state.velocity_integral, grown)
     command = _limited(free + config.velocity_integral * velocity_integral, config.max_speed)
     return command, PidState(position_integral, velocity_integral, error)
+
+
+def shortened(vector: Plane, by: float) -> Plane:
+    """Plane vectors shortened by a length, to zero at most."""
+    size = np.linalg.norm(vector, axis=1, keepdims=True)
+    return vector * np.maximum(0.0, 1.0 - by / np.maximum(size, 1e-12))
 
 
 def _limited(vector: Plane, largest: float) -> Plane:

@@ -20,7 +20,7 @@ class Mode(Enum):
     DRIVE = "drive"
     """Follows its commands."""
     BRAKE = "brake"
-    """Brakes to a stand along its path, and drives again once the reason has gone."""
+    """Brakes to a stand, and drives again once the reason has gone."""
     STOP = "stop"
     """Motors off, until it is started again."""
     EMERGENCY = "emergency"
@@ -35,8 +35,9 @@ class SupervisorConfig:
     """Age of the newest pose at which a vehicle brakes."""
     stop_after: float = 0.5
     """Age of the newest pose at which it stops."""
-    max_tracking_error: float = 0.1
-    """Distance from the reference at which it stops."""
+    max_tracking_error: float = 0.025
+    """Distance from the reference at which it stops. The margin of the certified filter covers
+    this much for every vehicle."""
     min_battery: float = 3.3
     """Voltage below which it stops."""
     fence: float = 2.0
@@ -69,6 +70,8 @@ class Health:
     """It was started now."""
     emergency: bool = False
     """Somebody asked for an emergency stop: key, signal or network."""
+    halted: bool = False
+    """Another vehicle stopped, and all are to stop together."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +80,49 @@ class Rule:
 
     name: str
     mode: Mode
+    condition: str
+    """In words, with the limits' names in braces."""
     applies: Callable[[SupervisorConfig, Health], bool]
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("emergency stop", Mode.EMERGENCY, lambda c, h: h.emergency),
-    Rule("pose lost", Mode.STOP, lambda c, h: not h.pose_age <= c.stop_after),
-    Rule("outside the fence", Mode.STOP, lambda c, h: not h.farthest <= c.fence),
-    Rule("battery low", Mode.STOP, lambda c, h: not h.battery >= c.min_battery),
-    Rule("off its path", Mode.STOP, lambda c, h: not h.tracking_error <= c.max_tracking_error),
-    Rule("pose late", Mode.BRAKE, lambda c, h: not h.pose_age <= c.brake_after),
+    Rule("emergency stop", Mode.EMERGENCY, "key, signal or network", lambda c, h: h.emergency),
+    Rule(
+        "stopped together",
+        Mode.STOP,
+        "another vehicle stopped (with `--stop-together`)",
+        lambda c, h: h.halted,
+    ),
+    Rule(
+        "pose lost",
+        Mode.STOP,
+        "newest pose older than {stop_after} s",
+        lambda c, h: not h.pose_age <= c.stop_after,
+    ),
+    Rule(
+        "outside the fence",
+        Mode.STOP,
+        "a coordinate beyond {fence} m (deployed: half the room's side and 0.5 m)",
+        lambda c, h: not h.farthest <= c.fence,
+    ),
+    Rule(
+        "battery low",
+        Mode.STOP,
+        "below {min_battery} V",
+        lambda c, h: not h.battery >= c.min_battery,
+    ),
+    Rule(
+        "off its path",
+        Mode.STOP,
+        "farther than {max_tracking_error} m from its reference while driving",
+        lambda c, h: not h.tracking_error <= c.max_tracking_error,
+    ),
+    Rule(
+        "pose late",
+        Mode.BRAKE,
+        "newest pose older than {brake_after} s",
+        lambda c, h: not h.pose_age <= c.brake_after,
+    ),
 )
 """The first that applies decides. Comparisons are written so that NaN counts as a fault."""
 
@@ -105,6 +141,8 @@ def next_mode(config: SupervisorConfig, mode: Mode, health: Health) -> tuple[Mod
     if mode is Mode.EMERGENCY:
         return mode, "emergency stop"
     found = next((rule for rule in RULES if rule.applies(config, health)), None)
+    if mode is Mode.READY and found is not None and found.mode is not Mode.EMERGENCY:
+        return mode, found.name  # it stands already, and cannot be started yet
     if found is not None and found.mode in LATCHED:
         return found.mode, found.name
     if mode in (Mode.STOP, Mode.READY) and not health.started:
@@ -112,3 +150,24 @@ def next_mode(config: SupervisorConfig, mode: Mode, health: Health) -> tuple[Mod
     if found is not None:
         return found.mode, found.name
     return Mode.DRIVE, ""
+
+
+LEFT = {
+    Mode.READY: "on start, if no rule applies",
+    Mode.DRIVE: "when a rule applies",
+    Mode.BRAKE: "to drive, once no rule applies",
+    Mode.STOP: "on start, if no rule applies",
+    Mode.EMERGENCY: "never: the process has to be started again",
+}
+"""When a vehicle leaves a state."""
+
+
+def tables(config: SupervisorConfig = SupervisorConfig()) -> str:
+    """Rules and states as Markdown tables, for the documentation."""
+    lines = ["| rule, in this order | applies at | then |", "|---|---|---|"]
+    for rule in RULES:
+        condition = rule.condition.format(**vars(config))
+        lines.append(f"| {rule.name} | {condition} | `{rule.mode.value}` |")
+    lines += ["", "| state | left |", "|---|---|"]
+    lines += [f"| `{mode.value}` | {LEFT[mode]} |" for mode in Mode]
+    return "\n".join(lines) + "\n"

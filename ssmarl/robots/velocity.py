@@ -9,7 +9,7 @@ deviation says how much that prediction is worth.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ssmarl.core.config import POSITIVE, check_ranges
 
@@ -25,9 +25,23 @@ class VelocityFilterConfig:
     metres a second."""
     noise: float = 0.001
     """Standard deviation of a measured position, in metres."""
+    deviations: float = 5.0
+    """A pose this many standard deviations from its prediction, and `min_jump`, is not believed."""
+    min_jump: float = 0.01
+    """In metres: smaller jumps are always believed."""
+    max_jump: float = 0.05
+    """In metres: larger jumps are never believed. Half of the smallest distance between the centres
+    of two vehicles, so that swapped markers are noticed however long they were hidden."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, acceleration=POSITIVE, noise=POSITIVE)
+        check_ranges(
+            self,
+            acceleration=POSITIVE,
+            noise=POSITIVE,
+            deviations=POSITIVE,
+            min_jump=POSITIVE,
+            max_jump=POSITIVE,
+        )
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,13 @@ class Motion:
 def predicted(
     config: VelocityFilterConfig, motion: Motion, time: Float[np.ndarray, " A"] | float
 ) -> Motion:
-    """The motion at a later time, without a new measurement."""
-    dt = np.maximum(np.broadcast_to(time, motion.time.shape) - motion.time, 0.0)
+    """The motion at a later time, without a new measurement.
+
+    Vehicles that were never measured (`motion.time` is −∞) stay where they are.
+    """
+    known = np.isfinite(motion.time)
+    since = np.broadcast_to(time, motion.time.shape) - np.where(known, motion.time, np.inf)
+    dt = np.maximum(since, 0.0)
     advance = np.tile(np.eye(2), (len(dt), 1, 1))
     advance[:, 0, 1] = dt
     # White noise of the acceleration with this density over the interval.
@@ -65,6 +84,24 @@ def predicted(
     covariance = advance @ motion.covariance @ advance.transpose(0, 2, 1) + noise
     position = motion.position + dt[:, None] * motion.velocity
     return Motion(motion.time + dt, position, motion.velocity, covariance)
+
+
+def plausible(
+    config: VelocityFilterConfig,
+    motion: Motion,
+    time: float,
+    position: Plane,
+    seen: Bool[np.ndarray, " A"],
+) -> Bool[np.ndarray, " A"]:
+    """Which of the poses that were seen are new, finite, and near enough to their prediction."""
+    ahead = predicted(config, motion, time)
+    spread = np.sqrt(ahead.covariance[:, 0, 0] + config.noise**2)
+    gate = np.clip(config.deviations * spread, config.min_jump, config.max_jump)
+    with np.errstate(invalid="ignore"):  # NaN compares as not near
+        jump = np.hypot(
+            position[:, 0] - ahead.position[:, 0], position[:, 1] - ahead.position[:, 1]
+        )
+        return seen & (time > motion.time) & (jump <= gate)
 
 
 def measured(

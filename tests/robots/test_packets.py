@@ -7,14 +7,14 @@ import pytest
 
 from ssmarl import InputError
 from ssmarl.robots import packets
-from ssmarl.robots.packets import Command, Gate, seal, unseal
+from ssmarl.robots.packets import STATUS, STOP, Gate, Packet, seal, unseal
 
 KEY = bytes(range(32))
 NOW = 1_800_000_000.0
 
 
 def command(counter=5, *, vehicle=2, time=NOW, motors=(1, -127, 0, 127)):
-    return Command(vehicle, counter, time, motors)
+    return packets.command(vehicle, counter, time, motors)
 
 
 def test_a_packet_brings_its_command():
@@ -34,6 +34,30 @@ def test_every_flipped_bit_and_every_other_length_is_dropped():
     for length in range(2 * len(packet)):
         if length != len(packet):
             assert unseal((packet * 2)[:length], KEY) is None
+
+
+def test_a_status_brings_battery_and_flags_and_is_no_command():
+    data = seal(packets.status(2, 9, NOW, 3.712, flags=2), KEY)
+    found = unseal(data, KEY)
+    assert found is not None
+    assert (found.kind, found.flags) == (STATUS, 2)
+    assert found.battery == pytest.approx(3.712)
+    assert Gate(2, KEY).accept(data, NOW) is None
+    assert Gate(2, KEY, kinds=(STATUS,)).accept(data, NOW) is not None
+    assert Gate(2, KEY).accept(seal(Packet(STOP, 2, 9, NOW), KEY), NOW) is not None
+
+
+def test_a_restarted_receiver_obeys_nothing_that_was_sent_before():
+    """Its counter is forgotten; senders' clocks may be ahead by the window."""
+    for ahead in (-0.49, 0.0, 0.49):
+        sent = [NOW - 2 + 0.02 * k for k in range(200)]
+        old = [seal(command(k, time=time + ahead), KEY) for k, time in enumerate(sent)]
+        for started in (NOW - 1.0, NOW - 0.3):
+            gate = Gate(2, KEY, started=started)
+            for time, data in zip(sent, old, strict=True):
+                for delay in (0.0, 0.2, 0.45, 3.0):
+                    found = gate.accept(data, time + delay)
+                    assert found is None or time >= started
 
 
 def test_random_bytes_are_dropped():
@@ -67,9 +91,12 @@ def test_a_restarted_sender_counts_on_above_what_it_sent_before():
 
 def test_key_files_must_be_private_and_whole(tmp_path):
     path = tmp_path / "vehicle.key"
-    path.write_text(packets.new_key().hex())
-    path.chmod(0o600)
-    assert len(packets.read_key(path)) == 32
+    key = packets.new_key()
+    packets.write_key(path, key)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert packets.read_key(path) == key
+    with pytest.raises(InputError, match="exists"):
+        packets.write_key(path, key)
     path.chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):
         packets.read_key(path)

@@ -24,10 +24,11 @@ def after(mode, **changes):
         ({"pose_age": 0.19}, Mode.DRIVE),
         ({"pose_age": 0.21}, Mode.BRAKE),
         ({"pose_age": 0.51}, Mode.STOP),
-        ({"tracking_error": 0.11}, Mode.STOP),
+        ({"tracking_error": 0.026}, Mode.STOP),
         ({"battery": 3.2}, Mode.STOP),
         ({"farthest": 2.1}, Mode.STOP),
         ({"emergency": True}, Mode.EMERGENCY),
+        ({"halted": True}, Mode.STOP),
         ({"pose_age": NAN}, Mode.STOP),
         ({"tracking_error": NAN}, Mode.STOP),
         ({"battery": NAN}, Mode.STOP),
@@ -69,4 +70,7 @@ def test_over_all_combinations_only_a_well_vehicle_drives():
             assert new in LATCHED
         if mode is Mode.EMERGENCY or health.emergency:
             assert new is Mode.EMERGENCY
-        assert (reason == "") == (new in (Mode.DRIVE, Mode.READY))
+        if mode is Mode.READY and faults and not health.emergency:
+            assert (new, reason) == (Mode.READY, faults[0].name)
+        else:
+            assert (reason == "") == (new in (Mode.DRIVE, Mode.READY))

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from ssmarl.robots.mecanum import Mecanum, MecanumState, rotated, simulate
+from ssmarl.robots.mecanum import Mecanum
 from ssmarl.robots.pid import PidConfig, PidState, Reference, track
+from ssmarl.robots.vehicle import at_rest
 from ssmarl.robots.velocity import Motion, VelocityFilterConfig, measured, predicted
 
 DT = 0.02
@@ -19,13 +20,13 @@ def driven(config, reference_at, seconds, vehicle=None, heading=0.3):
     """Positions of a simulated vehicle that tracks a reference, with perfect poses."""
     vehicle = vehicle or Mecanum(slip=0.0)
     start = reference_at(0.0).position * 0
-    state = MecanumState.at_rest(start, np.full(len(start), heading))
+    state = at_rest(vehicle, start, np.full(len(start), heading))
+    still_turn = np.zeros(len(start))
     loops, path, velocity = PidState.initial(len(start)), [], np.zeros_like(start)
     for k in range(round(seconds / DT)):
         command, loops = track(config, loops, reference_at(k * DT), state.position, velocity, DT)
-        body = np.concatenate([rotated(command, -state.heading), np.zeros((len(start), 1))], axis=1)
         before = state.position
-        state = simulate(vehicle, state, vehicle.to_bytes(vehicle.wheel_speeds(body)), DT)
+        state = vehicle.step(state, vehicle.motors(command, still_turn, state.heading), DT)
         velocity = (state.position - before) / DT
         path.append(state.position)
     return np.array(path)

@@ -1,0 +1,1 @@
+"""Policies for runtimes without this package: ONNX and StableHLO."""

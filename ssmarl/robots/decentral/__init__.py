@@ -1,0 +1,1 @@
+"""Decentralised fleets: one process per robot, messages between neighbours, simulated faults."""
