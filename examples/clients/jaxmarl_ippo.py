@@ -3,8 +3,8 @@
     python examples/clients/jaxmarl_ippo.py
 
 The learner knows nothing of ssmarl: one network for all agents, dictionaries by agent, environments
-mapped, time scanned, everything in one compiled function. JaxMARL's `LogWrapper` sums the returns of
-episodes; costs are in `infos`.
+mapped, time scanned, everything in one compiled function. JaxMARL's `LogWrapper` sums the returns
+of episodes; costs are in `infos`.
 """
 
 # pyright: reportMissingImports=false
@@ -152,9 +152,7 @@ def make_train(env: Any, updates: int) -> Any:
 
 def learn(updates: int = 60, seed: int = 0) -> dict:
     """Train in a world of two agents; returns, and costs by name, per update."""
-    env = JaxMarlEnv(
-        "navigation", 2, constraints=["collision=1", "speed=5"], episode_length=STEPS
-    )
+    env = JaxMarlEnv("navigation", 2, constraints=["collision=1", "speed=5"], episode_length=STEPS)
     # JaxMARL's learners use keys of the older kind.
     return jax.jit(make_train(env, updates))(jax.random.PRNGKey(seed))
 
