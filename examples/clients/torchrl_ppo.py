@@ -24,7 +24,7 @@ def network(env: PettingZooWrapper, outputs: int, centralised: bool) -> MultiAge
     return MultiAgentMLP(
         n_agent_inputs=env.observation_spec[OBSERVATION].shape[-1],
         n_agent_outputs=outputs,
-        n_agents=env.n_agents,
+        n_agents=len(env.group_map["agent"]),
         centralised=centralised,
         share_params=True,
         depth=2,

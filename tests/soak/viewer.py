@@ -2,7 +2,7 @@
 
     python -m tests.soak viewer --minutes 60
 
-The command `ssmarl view` runs as a user starts it; two pages change scenario, team, filter and seed.
+The command `ssmarl view` runs as a user starts it; two pages change scenario, team, filter, seed.
 Every change compiles another environment; what is compiled must be given up again. Prints the
 server's resident memory after every block of changes. It fails where the last third of the readings
 exceeds the first by more than 10 %.
