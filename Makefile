@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: run test test-env test-rest test-slow fuzz soak lint package docs docs-numbers bench format clean
+.PHONY: run test test-env test-rest test-slow test-clients fuzz soak lint package docs docs-numbers bench format clean
 
 RUN := runs/navigation
 
@@ -38,6 +38,22 @@ test-rest: .venv/installed-test
 
 test-slow: test  ## learning checks too
 	$(BIN)/pytest -n 2 -m slow
+
+# Other libraries' learners, each in an environment of its own beside the project's.
+CLIENTS := torchrl sb3 pyg jaxmarl
+test-clients: $(CLIENTS:%=test-client-%)  ## TorchRL, Stable-Baselines3, PyTorch Geometric, JaxMARL
+
+test-client-%: .venv/clients/%/installed
+	cd examples/clients && ../../.venv/clients/$*/bin/python -m pytest -q -c ../../pyproject.toml \
+		-W default test_$*.py
+
+.venv/clients/%/installed: examples/clients/requirements/%.txt pyproject.toml | .venv/bin/pip
+	$(BIN)/python -m venv .venv/clients/$*
+	.venv/clients/$*/bin/pip install --quiet --requirement $<
+	.venv/clients/$*/bin/pip install --quiet --editable .
+	@touch $@
+
+.PRECIOUS: .venv/clients/%/installed
 
 TRIES := 10000
 SEED := 0

@@ -73,6 +73,11 @@ class JaxMarlEnv:
         """Of the scenario."""
         return self.env.scenario.name
 
+    @property
+    def agent_classes(self) -> dict[str, list[Agent]]:
+        """Agents by kind: all are of one."""
+        return {"agent": self.agents}
+
     def observation_space(self, agent: Agent) -> Box:
         """Of one agent."""
         return self.observation_spaces[agent]
@@ -87,11 +92,22 @@ class JaxMarlEnv:
         return self.get_obs(state), state
 
     def step(
-        self, key: Key, state: EnvState, actions: dict[Agent, Array]
+        self,
+        key: Key,
+        state: EnvState,
+        actions: dict[Agent, Array],
+        reset_state: EnvState | None = None,
     ) -> tuple[Observations, EnvState, dict[Agent, Array], dict[Agent, Flag], dict[str, Array]]:
-        """One step; after the last of an episode, the first observation of the next one."""
+        """One step; after the last of an episode, the first observation of the next one.
+
+        Args:
+            key: of the next episode's start.
+            state: before the step.
+            actions: by agent.
+            reset_state: start of the next episode; None: a random one.
+        """
         moved, rewards, dones, infos = self._advance(state, actions)
-        fresh = self.env.reset(key)
+        fresh = self.env.reset(key) if reset_state is None else reset_state
         state = jax.tree.map(lambda new, old: jnp.where(dones[ALL], new, old), fresh, moved)
         return self.get_obs(state), state, rewards, dones, infos
 

@@ -113,6 +113,7 @@ def _commands(args: Sequence[str]) -> Any:
 
 def parse(args: Sequence[str]) -> Command:
     """The command that the arguments describe."""
+    _refuse_repeated(args)
     commands = _commands(args)
     complaint = io.StringIO()
     try:
@@ -128,6 +129,17 @@ def parse(args: Sequence[str]) -> Command:
         if stop.code in (None, 0):
             raise
         raise InputError(_one_line(complaint.getvalue())) from None
+
+
+def _refuse_repeated(args: Sequence[str]) -> None:
+    """The parser would take the last of them and drop the others, constraints among them."""
+    options = [arg.partition("=")[0].replace("_", "-") for arg in args if arg.startswith("--")]
+    for option in options:
+        if options.count(option) > 1:
+            raise InputError(
+                f"{option} is given {options.count(option)} times: give it once, with all its "
+                f"values after it"
+            )
 
 
 def _one_line(box: str) -> str:

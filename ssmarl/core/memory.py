@@ -1,11 +1,16 @@
-"""Large memory pages for the arrays of a program.
+"""What the C library does with memory: large pages for arrays, and giving free memory back.
 
 XLA allocates the temporary arrays of a compiled function anew in every call, some hundred megabytes
 for a training iteration, and the system clears them page by page, 4 kB at a time. With pages of
 2 MB whole iterations are a tenth faster (docs/performance.md). The C library reads the setting when
 a process starts, so it must be in the environment before.
+
+Compiling takes some hundred megabytes in many small pieces. Freed again, they stay with the C
+library, which uses them badly for the next compilation: a program that compiles now and then grows,
+though nothing is kept (docs/reliability.md). `return_free_memory` gives them back to the system.
 """
 
+import ctypes
 import os
 import sys
 from collections.abc import Mapping
@@ -37,3 +42,17 @@ def restart_with_large_pages() -> None:
         sys.stderr.flush()
         command = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, command, with_large_pages(os.environ))
+
+
+def return_free_memory() -> bool:
+    """Give memory that is free inside the C library back to the system.
+
+    Some milliseconds. Returns whether the C library can (glibc can; others need not).
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library, another system
+        return False
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    trim(0)
+    return True

@@ -4,6 +4,7 @@ import importlib.util
 import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -33,14 +34,18 @@ class Reporter(Protocol):
         ...
 
 
-def describe(row: Row) -> str:
-    """The line that users watch: of the metrics that an algorithm returns, those that are there."""
+def describe(row: Row, limits: Mapping[str, float]) -> str:
+    """The line that users watch: of the metrics that an algorithm returns, those that are there.
+
+    Args:
+        row: metrics by name.
+        limits: of costs by name, shown behind them as cost/limit.
+    """
     shown = [f"{name} {row[name]:.0f}" for name in ("reward",) if name in row]
-    shown += [
-        f"{name.removeprefix('cost_')} {value:.2f}"
-        for name, value in row.items()
-        if name.startswith("cost_")
-    ]
+    for column, value in row.items():
+        if column.startswith("cost_"):
+            name = column.removeprefix("cost_")
+            shown.append(f"{name} {value:.2f}" + (f"/{limits[name]:g}" if name in limits else ""))
     shown += [f"{name} {row[name]:.1%}" for name in ("success", "safe") if name in row]
     if "filter_interventions" in row:
         shown.append(f"filtered {row['filter_interventions']:.1%}")
@@ -76,9 +81,9 @@ class Window:
 class Bar:
     """Progress on the console."""
 
-    def __init__(self, total: int, done: int, label: str):
+    def __init__(self, total: int, done: int, label: str, limits: Mapping[str, float]):
         self.console = Console()
-        self.window, self.total, self.label = Window(), total, label
+        self.window, self.total, self.label, self.limits = Window(), total, label, limits
         self.last_line = 0.0
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -96,7 +101,7 @@ class Bar:
     def row(self, row: Row) -> None:
         """Show it."""
         means = self.window.add(row)
-        text = f"{self.label}: {describe(means)}"
+        text = f"{self.label}: {describe(means, self.limits)}"
         self.bar.update(self.task, completed=float(row["steps"]), description=text)
         now = time.monotonic()
         last = row["steps"] >= self.total
@@ -132,13 +137,17 @@ def tag(column: str) -> str:
 
 
 class TensorBoard:
-    """Event files in the run's `tb` directory, written at once: no thread, no clock to wait for."""
+    """Event files in the run's `tb` directory, written at once: no thread, no clock to wait for.
 
-    def __init__(self, folder: Path, steps_done: int):
+    Limits of costs are curves too, beside those of the costs.
+    """
+
+    def __init__(self, folder: Path, steps_done: int, limits: Mapping[str, float]):
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2
 
         self.proto: Any = event_pb2
+        self.limits = {f"cost/limit_of_{name}": limit for name, limit in limits.items()}
         (folder / "tb").mkdir(exist_ok=True)
         suffix = f".{os.getpid()}.{steps_done}"
         self.writer: Any = EventsWriter(str(folder / "tb" / "events"), suffix)
@@ -150,9 +159,10 @@ class TensorBoard:
         """Every column as a curve over environment steps."""
         from tensorboardX.summary import scalar
 
-        for name, value in row.items():
+        curves = {tag(name): value for name, value in row.items()} | self.limits
+        for name, value in curves.items():
             if not math.isnan(value):
-                self._write(int(row["steps"]), summary=scalar(tag(name), value))
+                self._write(int(row["steps"]), summary=scalar(name, value))
         self.writer.flush()
 
     def _write(self, step: int, **content: Any) -> None:

@@ -190,14 +190,15 @@ def _continue(
     functions = [compiled_iteration(env, config.algorithm, config.settings) for env in envs]
     plan = [functions[index] for index in order]
     reporters: list[Reporter] = []
+    limits = {item.name: item.limit for item in envs[0].constraints}
     if hosts.is_leader():
         metrics.truncate(progress.iterations)
-        reporters.append(TensorBoard(folder, steps[progress.iterations]))
+        reporters.append(TensorBoard(folder, steps[progress.iterations], limits))
     if wandb and hosts.is_leader():
         reporters.append(Wandb(folder, config.to_json()))
     if not quiet and hosts.is_leader():
         label = f"{config.scenario} seed {config.seed}"
-        reporters.append(Bar(steps[-1], steps[progress.iterations], label))
+        reporters.append(Bar(steps[-1], steps[progress.iterations], label, limits))
     try:
         with _stop_signals() as stopping:
             _iterate(config, folder, progress, plan, steps, metrics, reporters, stopping)

@@ -25,10 +25,15 @@ def test_it_equals_the_environment_behind_it():
         np.testing.assert_array_equal(infos["cost_speed"], result.cost[:, 1])
         assert not bool(dones[ALL])
     key = jax.random.key(99)
+    last = state
     observations, state, _, dones, _ = env.step(key, state, actions)
     assert all(bool(dones[a]) for a in [*env.agents, ALL])
     np.testing.assert_array_equal(state.position, env.env.reset(key).position)
     assert int(state.step) == 0
+    _, given = env.reset(jax.random.key(7))
+    _, state, *_ = env.step(key, last, actions, given)
+    np.testing.assert_array_equal(state.position, given.position)
+    assert env.agent_classes == {"agent": ["agent_0", "agent_1", "agent_2"]}
 
 
 def test_a_whole_learner_can_compile_it():

@@ -76,6 +76,22 @@ def test_whole_numbers_may_be_written_with_an_exponent():
     assert command.set == ("trust_region.delta=1e-2",)
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["train", "--constraint", "speed=3", "--constraint", "collision=1"],
+        ["train", "--set", "num_envs=4", "--set", "chunk=3"],
+        ["simulate", "--num-agents=2", "--num_agents", "3"],
+    ],
+)
+def test_an_option_given_twice_is_refused_not_half_obeyed(args, capsys):
+    assert main(args) == 2
+    assert "is given 2 times: give it once" in capsys.readouterr().err
+    both = parse(["train", "--constraint", "speed=3", "collision=1"])
+    assert isinstance(both, Train)
+    assert both.config.constraints == ("speed=3", "collision=1")
+
+
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert ssmarl.__version__ in capsys.readouterr().out

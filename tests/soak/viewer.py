@@ -2,55 +2,97 @@
 
     python -m tests.soak viewer --minutes 60
 
+The command `ssmarl view` runs as a user starts it; two pages change scenario, team, filter, seed.
 Every change compiles another environment; what is compiled must be given up again. Prints the
-resident memory after every block of changes. It fails where the last third of the readings exceeds
-the first by more than 10 %.
+server's resident memory after every block of changes. It fails where the last third of the readings
+exceeds the first by more than 10 %.
 """
 
+import contextlib
 import random
 import resource
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from ssmarl.control.controllers import unfiltered
-from ssmarl.core.errors import InputError
-from ssmarl.viz.live.session import MAX_STAGES, Session, Stages
+from ssmarl.viz.live.session import MAX_STAGES
+from tests.viz.live.serving import Page, free_port, until
 
 SCENARIOS = ("navigation", "navigation", "formation", "line", "safety")
+FILTERS = (None, None, "orca", "cbf")
 TOLERANCE = 1.1
 """Largest growth of memory, as a factor."""
 
 
-def resident_mb() -> float:
-    """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_mb(process: int) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
-def change(session: Session, generator: random.Random) -> None:
-    """Another environment, filter or seed, and some steps."""
+@contextlib.contextmanager
+def server(policy: str) -> Iterator[tuple[int, str]]:
+    """The process and the address of a running `ssmarl view`."""
+    port = free_port()
+    command = [sys.executable, "-m", "ssmarl.cli.main", "view", policy, "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        session.use_filter(generator.choice((None, None, "orca", "cbf")))
-        session.configure(
-            generator.choice(SCENARIOS), generator.randint(1, 30), generator.randrange(1000)
+        assert process.stdout is not None
+        assert "Watch at" in process.stdout.readline()
+        yield process.pid, f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def connected(address: str) -> Page:
+    """A page that is paused; the server may take a moment to listen."""
+
+    def attempt() -> Page | None:
+        with contextlib.suppress(OSError):
+            return Page(address, ping_interval=None)  # browsers do not ping either
+        return None
+
+    page = until(attempt)
+    page.ask(type="pause")
+    return page
+
+
+def change(page: Page, generator: random.Random) -> None:
+    """Another environment or filter, and some steps."""
+    if generator.random() < 0.3:
+        page.ask(type="filter", name=generator.choice(FILTERS))
+    else:
+        page.ask(
+            type="configure",
+            scenario=generator.choice(SCENARIOS),
+            agents=generator.randint(1, 30),
+            seed=generator.randrange(1000),
         )
-    except InputError:
-        return  # a team that this scenario does not have, or a start with overlaps
-    for _ in range(20):
-        session.step()
-    session.frame(0)
+    # Refused: a team that this scenario does not have, or a start with overlaps.
+    page.receive(("world", "error"))
+    for _ in range(5):
+        page.ask(type="step")
+    page.ask(type="hover", agent=0)
+    page.receive("frame", lambda frame: frame["step"] >= 5)
 
 
 def soak(policy: str, minutes: float, seed: int, block: int = MAX_STAGES) -> list[float]:
     """Memory in MB after every block of changes, for so many minutes and two blocks at least."""
-    generator, began = random.Random(seed), time.monotonic()
-    session, readings = Session(Stages(unfiltered(policy))), []
-    while len(readings) < 2 or time.monotonic() - began < 60 * minutes:
-        for _ in range(block):
-            change(session, generator)
-        readings.append(resident_mb())
-        changes, spent = block * len(readings), (time.monotonic() - began) / 60
-        print(f"{spent:6.1f} min {changes:6d} changes {readings[-1]:7.0f} MB", flush=True)
+    generator, readings = random.Random(seed), []
+    with server(policy) as (process, address):
+        pages = [connected(address) for _ in range(2)]
+        began = time.monotonic()
+        while len(readings) < 2 or time.monotonic() - began < 60 * minutes:
+            for _ in range(block):
+                change(generator.choice(pages), generator)
+            readings.append(resident_mb(process))
+            changes, spent = block * len(readings), (time.monotonic() - began) / 60
+            print(f"{spent:6.1f} min {changes:6d} changes {readings[-1]:7.0f} MB", flush=True)
+        for page in pages:
+            page.close()
     return readings
 
 

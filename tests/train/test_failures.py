@@ -150,18 +150,20 @@ def test_a_clock_set_back_by_years_does_not_block_tensorboard(tmp_path, monkeypa
     moments = iter([2e9, 1e9, 5.0, 4.0, 3.0, *[2.0] * 100])
     monkeypatch.setattr(time, "time", lambda: next(moments))
     began = time.monotonic()
-    board = TensorBoard(tmp_path, 0)
+    board = TensorBoard(tmp_path, 0, {"collision": 1.0})
     for step in range(3):
         board.row({"steps": step, "reward": 1.0})
     board.close()
     assert time.monotonic() - began < 5
     (events,) = (tmp_path / "tb").iterdir()
     assert events.read_bytes().count(b"training/reward") == 3
+    assert events.read_bytes().count(b"cost/limit_of_collision") == 3
 
 
-def test_progress_names_every_constraint(iteration):
-    line = describe({"cost_speed": 3.0, "cost_collision": 0.25, "contacts": 9, "steps_per_s": 1})
-    assert "speed 3.00  collision 0.25" in line
+def test_progress_names_every_constraint_and_its_limit(iteration):
+    row = {"cost_speed": 3.0, "cost_collision": 0.25, "contacts": 9, "steps_per_s": 1}
+    line = describe(row, {"speed": 5.0, "collision": 0.5})
+    assert "speed 3.00/5  collision 0.25/0.5" in line
     assert "9" not in line, "contacts are not what is constrained"
 
 

@@ -84,7 +84,11 @@ def layouts_of(policy: Bare, layout: str | None) -> dict[str, Json]:
 
 
 class Viewer:
-    """One connection: handles its messages and sends frames, concurrently."""
+    """One connection: handles its messages and sends frames, concurrently.
+
+    Everything that computes (and may compile, for seconds) runs in threads; the loop that answers
+    all pages only sends and receives.
+    """
 
     def __init__(self, socket: WebSocket, stages: Stages, name: str, layout: str | None):
         self.socket, self.stages, self.name, self.layout = socket, stages, name, layout
@@ -99,10 +103,8 @@ class Viewer:
         show: asyncio.Task | None = None
         # A page may go at any moment, and may send what is not text.
         with contextlib.suppress(WebSocketDisconnect, KeyError, RuntimeError):
-            self.session = await run_in_threadpool(Session, self.stages, self.layout)
-            await self.send(self.hello())
-            await self.send(self.session.world())
-            await self.send(self.session.frame())
+            for message in await run_in_threadpool(self.begin):
+                await self.send(message)
             show = asyncio.create_task(self.show())
             while True:
                 await self.handle(await self.socket.receive_text())
@@ -116,17 +118,19 @@ class Viewer:
         try:
             request = parse(text)
             async with self.busy:
-                changed = await run_in_threadpool(self.apply, request)
-                if request.kind in ("configure", "restart", "filter"):
-                    await self.send(self.session.world())
-                if changed:
-                    await self.send(self.session.frame(self.playback.hovered))
+                for message in await run_in_threadpool(self.apply, request):
+                    await self.send(message)
         except InputError as error:
             await self.send({"type": "error", "message": str(error)})
         self.wake.set()
 
-    def apply(self, request: Request) -> bool:
-        """Apply a request; returns whether there is something new to show at once."""
+    def begin(self) -> list[Json]:
+        """Start the session; returns what a page needs first."""
+        self.session = Session(self.stages, self.layout)
+        return [self.hello(), self.session.world(), self.session.frame()]
+
+    def apply(self, request: Request) -> list[Json]:
+        """Apply a request; returns what there is to show at once."""
         session, playback, values = self.session, self.playback, request.values
         actions: dict[str, Callable[..., Any]] = {
             "configure": session.configure,
@@ -146,7 +150,12 @@ class Viewer:
             session.step()
         else:
             playback.playing = request.kind == "play"
-        return request.kind in (*actions, "step", "hover")
+        messages = []
+        if request.kind in ("configure", "restart", "filter"):
+            messages.append(session.world())
+        if request.kind in (*actions, "step", "hover"):
+            messages.append(session.frame(playback.hovered))
+        return messages
 
     async def show(self) -> None:
         """Steps and frames, at the requested speed or as fast as possible."""

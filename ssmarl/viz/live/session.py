@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ssmarl.control.controllers import Bare, Controller, Filtered, carry_over, with_filter
 from ssmarl.core.errors import InputError
+from ssmarl.core.memory import return_free_memory
 from ssmarl.core.types import Flag, Json, Tree
 from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env
@@ -70,6 +71,7 @@ class Stages:
 
     JAX keeps what it has compiled, about 20 MB for every size of the team. So when there are too
     many, everything compiled is given up; what is still in use compiles again at its next step.
+    What compiling itself needed is free afterwards, and given back to the system.
     """
 
     def __init__(self, policy: Bare, layouts: dict[str, Json] | None = None):
@@ -98,6 +100,7 @@ class Stages:
                 if len(self._made) >= MAX_STAGES:
                     self._made.clear()
                     jax.clear_caches()
+                    return_free_memory()
                 self._made[key] = made
             return self._made[key]
 
@@ -120,10 +123,9 @@ class Session:
         """Use another environment; nothing changes if it is impossible."""
         if agents is not None and not 1 <= agents <= MAX_AGENTS:
             raise InputError(f"agents is {agents}: it must be from 1 to {MAX_AGENTS}")
-        _check_seed(seed)
-        self.stage = self.stages.get(scenario, agents, self.filter, layout)
+        stage = self.stages.get(scenario, agents, self.filter, layout)
+        self._begin(stage, _start(stage, seed), seed)
         self.layout = layout
-        self.restart(seed)
         self._compile()
 
     def use_filter(self, name: str | None) -> None:
@@ -139,18 +141,17 @@ class Session:
         """Now, while the viewer waits anyway, not at the first step."""
         jax.block_until_ready((self._links(0), self.stage.advance(self.state, self.recurrent)))
         self._filtering(0)
+        return_free_memory()
 
     def restart(self, seed: int) -> None:
-        """A new start."""
-        _check_seed(seed)
-        env = self.stage.env
-        state = self.stage.reset(jax.random.key(seed))
-        if not bool(state.placed):
-            raise InputError(f"seed {seed}: no start free of overlaps, choose another")
-        self.seed = seed
+        """A new start; nothing changes if there is none."""
+        self._begin(self.stage, _start(self.stage, seed), seed)
+
+    def _begin(self, stage: Stage, state: EnvState, seed: int) -> None:
+        env = stage.env
+        self.stage, self.seed, self.state = stage, seed, state
         self.obstacles = env.params.num_obstacles
-        self.state = _with_spare(env, state)
-        self.recurrent = self.stage.policy.initial_state(env.params.num_agents)
+        self.recurrent = stage.policy.initial_state(env.params.num_agents)
         self.reward = 0.0
         self.cost = np.zeros(len(env.constraints))
         self.shown: Shown | None = None
@@ -291,6 +292,16 @@ def _stage(policy: Controller, scenario: str, agents: int | None, layout: Json |
     )
 
 
+def _start(stage: Stage, seed: int) -> EnvState:
+    """The start of a seed, with spare obstacles."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")
+    state = stage.reset(jax.random.key(seed))
+    if not bool(state.placed):
+        raise InputError(f"seed {seed}: no start free of overlaps, choose another")
+    return _with_spare(stage.env, state)
+
+
 def _with_spare(env: Env, state: EnvState) -> EnvState:
     """The state with spare obstacles far outside, apart from each other and from all agents."""
     away = 10 * env.params.side + 10.0 * jnp.arange(SPARE, dtype=state.obstacle.dtype)
@@ -306,8 +317,3 @@ def _with_spare(env: Env, state: EnvState) -> EnvState:
 def _rounded(values: np.ndarray) -> list[float]:
     """To millimetres, as a flat list."""
     return [round(value, 3) for value in values.ravel().tolist()]
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed is {seed}: it must be from 0 to {2**32 - 1}")

@@ -16,9 +16,7 @@ from ssmarl.viz.live.server import application
 @contextlib.contextmanager
 def serving(policy: Policy, hosts=("127.0.0.1",)):
     """The address of a running server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     app = application(policy, "test", list(hosts))
     config = uvicorn.Config(app, port=port, log_level="error", ws_max_size=1 << 14)
     server = uvicorn.Server(config)
@@ -30,6 +28,13 @@ def serving(policy: Policy, hosts=("127.0.0.1",)):
     finally:
         server.should_exit = True
         thread.join(timeout=20)
+
+
+def free_port():
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def until(condition, seconds=120.0):
@@ -54,10 +59,11 @@ class Page:
         self.socket.send(json.dumps(message))
 
     def receive(self, kind, accept=lambda message: True):
-        """The next message of a kind; others are passed over."""
+        """The next message of a kind, or of one of several; others are passed over."""
+        kinds = (kind,) if isinstance(kind, str) else kind
         while True:
-            message = json.loads(self.socket.recv(timeout=120))
-            if message["type"] == kind and accept(message):
+            message = json.loads(self.socket.recv(timeout=300))
+            if message["type"] in kinds and accept(message):
                 return message
 
     def close(self):

@@ -1,5 +1,6 @@
 """The live view's server: what it shows, what it refuses, and that nothing stops it."""
 
+import asyncio
 import json
 import random
 import resource
@@ -8,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -221,6 +223,54 @@ def test_pause_step_hover_and_another_world(page):
     assert page.receive("world")["filter"] == "cbf"
     page.ask(type="restart", seed=4)
     assert page.receive("world")["seed"] == 4
+
+
+def test_nothing_is_computed_where_all_pages_are_answered(address, monkeypatch):
+    """In the server's loop a compilation would silence every page, and pings with it."""
+    loops = []
+
+    def watched(name):
+        method = getattr(Session, name)
+
+        def call(self, *args, **kwargs):
+            try:
+                loops.append((name, asyncio.get_running_loop()))
+            except RuntimeError:
+                loops.append((name, None))
+            return method(self, *args, **kwargs)
+
+        monkeypatch.setattr(Session, name, call)
+
+    names = ("configure", "restart", "use_filter", "move", "add", "step", "frame")
+    for name in names:
+        watched(name)
+    page = Page(address)
+    page.ask(type="pause")
+    page.ask(type="configure", scenario="navigation", agents=3, seed=1)
+    page.ask(type="restart", seed=2)
+    page.ask(type="filter", name=None)
+    page.ask(type="step")
+    page.ask(type="hover", agent=0)
+    page.ask(type="move", kind="goal", index=0, x=0.1, y=0.2)
+    page.ask(type="add", x=0.5, y=0.5)
+    page.ask(type="fly")
+    page.receive("error")
+    page.close()
+    assert {name for name, _ in loops} == set(names)
+    assert [name for name, loop in loops if loop is not None] == []
+
+
+def test_a_world_without_a_free_start_leaves_the_session_as_it_was(stages, monkeypatch):
+    session = Session(stages)
+    session.configure("navigation", 3, 0)
+    before = session.world(), session.frame()
+    stage = stages.get("navigation", 5, None)
+    never = replace(stage, reset=lambda key: replace(stage.reset(key), placed=jnp.array(False)))
+    monkeypatch.setattr(stages, "get", lambda *_: never)
+    with pytest.raises(InputError, match="no start"):
+        session.configure("navigation", 5, 0)
+    assert (session.world(), session.frame()) == before
+    session.step()
 
 
 @pytest.mark.parametrize(
