@@ -1,9 +1,10 @@
 """Liveness behind the certified filter: agents that make no progress try other directions.
 
 A guarantee of safety is none of arrival: two bodies with a narrow gap form a pocket in which the
-nearest allowed action is to stand. An agent that is stuck (its own mean velocity is small, away
-from its goal) drives for some steps in another direction instead of what its policy wants, and the
-filter keeps it from touching anything. The rungs, each can be left out:
+nearest allowed action is to stand. An agent is stuck if, away from its goal, its own mean velocity
+is small, or if for long it has come no nearer. It then drives for some steps in another direction
+instead of what its policy wants, and the filter keeps it from touching anything. The rungs, each
+can be left out:
 
     go_around  along the contour of what stands in the way (`free_directions.py`): first to the
                side where less has to be turned, then to the other, until the way is free
@@ -30,15 +31,22 @@ from ssmarl.env.geometry import direction, length
 from ssmarl.env.progress import SLOW_SPEED, update_mean_velocity
 
 RUNGS = ("go_around", "turn", "back_off", "make_room")
+DEFAULT_RUNGS = ("go_around", "back_off")
+"""Behind the certificate, unless others are named."""
+DEFAULT, NONE = ("default",), ("none",)
+"""Choices of rungs: those above, or none."""
 WINDOW = 5
 """Steps over which velocities are averaged to detect a lack of progress."""
+STALLED_STEPS = 40
+"""Steps without coming `NEARER` to the goal than ever before, after which a moving agent is stuck
+too: it may circle around what it cannot pass."""
 FIRST_STEPS = 8
 """Duration of a turn or back-off of the first cycle, in steps; of the k-th cycle k times as
 long."""
 AROUND_STEPS = 30
 """The same for going around, at most: it ends when the way to the goal is free."""
 NEARER = 0.05
-"""Metres by which going around must have come nearer to the goal before it ends."""
+"""Metres nearer to the goal that count as progress; going around ends only after as much."""
 MAX_CYCLES = 4
 """Cycles after which attempts grow no longer."""
 SPEED = 1.0
@@ -47,6 +55,8 @@ ARRIVING = 3.0
 """Speed per distance to the goal while going around, in 1/s."""
 PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.3
 """Clearance to a moving neighbour (metres, metres a second) at which a parked agent is pressed."""
+TOUCHING = 0.03
+"""Clearance at which any neighbour presses it, moving or not, in metres: it may be locked in."""
 PRESSED_STEPS = 20
 """Steps of it after which a parked agent makes room; twice as many after every time, so that two
 agents with neighbouring goals do not displace each other endlessly."""
@@ -59,11 +69,29 @@ class Liveness:
     """Which rungs are in use."""
 
     rungs: tuple[str, ...] = RUNGS
+    optional: bool = False
+    """Whether vehicles whose velocity is not linear in the action simply do without."""
 
     def __post_init__(self) -> None:
         for rung in self.rungs:
             if rung not in RUNGS:
                 raise InputError(f"liveness {rung!r}: choose from {', '.join(RUNGS)}")
+
+
+def chosen_rungs(names: tuple[str, ...], available: bool) -> Liveness | None:
+    """The rungs that names choose: `default`, `none` (or nothing), or the rungs themselves.
+
+    Args:
+        names: of the choice.
+        available: whether the controller can use them at all.
+    """
+    if names == DEFAULT:
+        return Liveness(DEFAULT_RUNGS, optional=True) if available else None
+    if names in ((), NONE):
+        return None
+    if not available:
+        raise InputError("liveness: it needs the filter certificate and agents with own targets")
+    return Liveness(names)
 
 
 class LivenessState(eqx.Module):
@@ -81,6 +109,10 @@ class LivenessState(eqx.Module):
     """To which side it went around last, 1 (left) or −1."""
     hit_distance: Float[Array, " A"]
     """Distance to the goal where going around began, in metres."""
+    nearest: Float[Array, " A"]
+    """Least distance to the goal since its last attempt began, in metres."""
+    stalled: Int[Array, " A"]
+    """Steps since it was last nearer by `NEARER`."""
     wait: Int[Array, " A"]
     """Steps until its mean velocity is meaningful."""
     pressed: Float[Array, " A"]
@@ -103,6 +135,8 @@ class LivenessState(eqx.Module):
             around=jnp.zeros(num_agents, bool),
             side=none,
             hit_distance=none,
+            nearest=none + jnp.inf,
+            stalled=zero,
             wait=zero + 4 * WINDOW,
             pressed=none,
             rooms=zero,
@@ -114,13 +148,18 @@ def escape(
     config: Liveness, view: LocalView, nominal: Float[Array, "A 2"], state: LivenessState
 ) -> tuple[Float[Array, "A 2"], LivenessState]:
     """Nominal actions, replaced where an agent is in an attempt, and the new state."""
+    if config.optional and view.dynamics.linear_response(view.params) is None:
+        return nominal, state
     goal = view.to_goal
     distance = length(goal)
     away = distance > 1.5 * view.params.arrival_radius
     mean = update_mean_velocity(state.mean_velocity, view.velocity, WINDOW)
     idle = (state.remaining == 0) & (state.wait == 0)
     kinds = _kinds(config)
-    stuck = (length(mean) < SLOW_SPEED / 2) & away & idle & bool(kinds)
+    closer = distance < state.nearest - NEARER
+    stalled = jnp.where(closer, 0, state.stalled + 1)
+    slow = (length(mean) < SLOW_SPEED / 2) | (stalled > STALLED_STEPS)
+    stuck = slow & away & idle & bool(kinds)
     angle, rung, cycle = _attempt(kinds, state.attempts)
     longer = 1 + jnp.minimum(cycle, MAX_CYCLES - 1)
     goes_around = stuck & (rung == RUNGS.index("go_around"))
@@ -152,6 +191,8 @@ def escape(
         around=around & ~done,
         side=side,
         hit_distance=hit,
+        nearest=jnp.where(stuck | closer, distance, state.nearest),
+        stalled=jnp.where(stuck | (remaining > 0), 0, stalled),
         wait=jnp.where(remaining > 0, 2 * WINDOW, jnp.maximum(state.wait - 1, 0)),
         pressed=jnp.where(room, 0.0, pressed),
         rooms=state.rooms + room,
@@ -220,7 +261,9 @@ def _pressed(
     offset = agents.feature[..., :2]
     speed = length(agents.feature[..., 2:4] + view.velocity[:, None])
     contact = view.params.agent_radius + agents.radius
-    close = agents.mask & (length(offset) - contact < PRESSED_WITHIN) & (speed > PRESSED_SPEED)
+    clearance = length(offset) - contact
+    near = (clearance < TOUCHING) | ((clearance < PRESSED_WITHIN) & (speed > PRESSED_SPEED))
+    close = agents.mask & near
     pushed = close.any(axis=1) & parked
     away = direction(-(offset * close[..., None]).sum(axis=1))
     longer = before + jnp.where(pushed, 1.0, -jnp.clip(before, -0.2, 0.2))

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import ssmarl
-from ssmarl.control.controllers import controller
+from ssmarl.control.controllers import Filtered, controller
 from ssmarl.control.free_directions import Standing, first_side, free_direction
+from ssmarl.control.liveness import DEFAULT_RUNGS, Liveness
 from ssmarl.env.layouts import LAYOUTS
 from ssmarl.eval.policies import evaluate_policy
 
@@ -101,6 +102,12 @@ def test_the_first_free_direction_to_either_side():
 def test_rungs_that_do_not_exist_or_cannot_work_are_refused():
     with pytest.raises(ssmarl.InputError, match="choose from go_around, turn, back_off, make_room"):
         controller("pretrained:navigation", filter="certificate", liveness=("jump",))
+    driver = controller("pretrained:navigation", filter="certificate")
+    assert isinstance(driver, Filtered)
+    assert driver.liveness == Liveness(DEFAULT_RUNGS, optional=True)
+    bare = controller("pretrained:navigation", filter="certificate", liveness=("none",))
+    assert isinstance(bare, Filtered)
+    assert bare.liveness is None
     with pytest.raises(ssmarl.InputError, match="needs the filter certificate"):
         controller("pretrained:navigation", filter="orca", liveness=("turn",))
 
