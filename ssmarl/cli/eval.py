@@ -46,8 +46,9 @@ class Eval:
     """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
-    liveness: tuple[str, ...] = ()
-    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
+    liveness: tuple[str, ...] = ("default",)
+    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
+    make_room, none, or default."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()

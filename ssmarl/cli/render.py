@@ -27,8 +27,9 @@ class Render:
     """Another than the policy was trained on."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
-    liveness: tuple[str, ...] = ()
-    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
+    liveness: tuple[str, ...] = ("default",)
+    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
+    make_room, none, or default."""
     num_agents: int | None = None
     """Size of the team. None: as trained."""
     layout: str | None = None

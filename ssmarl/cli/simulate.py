@@ -12,6 +12,7 @@ from ssmarl.cli.options import EnvOptions, chosen_constraints, load_files, rando
 from ssmarl.control.controllers import Controller, controller
 from ssmarl.control.drivers import DRIVERS, filtered
 from ssmarl.control.filters import FILTERS
+from ssmarl.control.liveness import DEFAULT, NONE
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
 from ssmarl.env.recording import (
@@ -35,8 +36,9 @@ class Simulate:
     or a policy: a run directory, a policy file, pretrained:NAME, certificate, orca or cbf."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
-    liveness: tuple[str, ...] = ()
-    """What agents that make no progress do behind the certificate: turn, back_off, make_room."""
+    liveness: tuple[str, ...] = ("default",)
+    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
+    make_room, none, or default."""
     load: tuple[str, ...] = ()
     """Python files of your own that a policy depends on."""
     seed: int = 0
@@ -51,7 +53,7 @@ class Simulate:
         load_files(self.load)
         if self.out is not None:
             check_path(self.out)
-        if self.driver in DRIVERS and not self.liveness:
+        if self.driver in DRIVERS and self.liveness in ((), DEFAULT, NONE):
             env = self.env.build()
             recording = self._driven(env)
         else:

@@ -19,7 +19,7 @@ from ssmarl.control.filters import (
     filter_action,
     goal_controller,
 )
-from ssmarl.control.liveness import Liveness, LivenessState, escape
+from ssmarl.control.liveness import DEFAULT, Liveness, LivenessState, chosen_rungs, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.scripted import Scripted, nothing_learned
 from ssmarl.core.errors import InputError
@@ -140,21 +140,25 @@ class Filtered(eqx.Module):
 Controller = Bare | Filtered
 
 
-def carry_over(recurrent: Any, before: Controller, after: Controller) -> Tree:
+def carry_over(recurrent: Any, before: Controller, after: Controller, num_agents: int) -> Tree:
     """The recurrent state in the midst of an episode when a controller's filter is changed."""
     own = recurrent.policy if isinstance(before, Filtered) else recurrent
-    return FilterState(own, FilterCounts.none()) if isinstance(after, Filtered) else own
+    if not isinstance(after, Filtered):
+        return own
+    fresh = after.initial_state(num_agents)
+    return FilterState(own, fresh.counts, fresh.escapes)
 
 
 def controller(
-    name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = ()
+    name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = DEFAULT
 ) -> Controller:
     """A controller by name: a filter's or driver's, a run directory or file, `pretrained:NAME`.
 
     Args:
         name: of the controller.
         filter: safety filter around it, a name in `FILTERS`; None: none.
-        liveness: what agents do behind the certificate that make no progress (`liveness.RUNGS`).
+        liveness: what agents that make no progress do behind the certificate: names of rungs
+            (`liveness.RUNGS`), `none` or `default`.
     """
     return with_filter(unfiltered(name), filter, liveness)
 
@@ -167,11 +171,12 @@ def unfiltered(name: str | Path) -> Bare:
     return Classical(text) if text in FILTERS else policy.load(name)
 
 
-def with_filter(bare: Bare, filter: str | None, liveness: tuple[str, ...] = ()) -> Controller:
+def with_filter(bare: Bare, filter: str | None, liveness: tuple[str, ...] = DEFAULT) -> Controller:
     """A controller behind a safety filter; None: as it is."""
-    if liveness and (filter != "certificate" or bare.metadata.goal_edges != "target"):
-        raise InputError("liveness: it needs the filter certificate and agents with own targets")
+    scripted = isinstance(bare, Scripted) and liveness == DEFAULT  # it is what it is
+    targets = bare.metadata.goal_edges == "target"
+    rungs = chosen_rungs(liveness, filter == "certificate" and targets and not scripted)
     if filter is None:
         return bare
     check_filter(filter, bare.metadata.goal_edges)
-    return Filtered(bare, filter, Liveness(liveness) if liveness else None)
+    return Filtered(bare, filter, rungs)

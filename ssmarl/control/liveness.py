@@ -1,16 +1,19 @@
 """Liveness behind the certified filter: agents that make no progress try other directions.
 
 A guarantee of safety is none of arrival: two bodies with a narrow gap form a pocket in which the
-nearest allowed action is to stand. An agent that is stuck (`env/progress.py`: its own mean velocity
-is small, away from its goal) drives for some steps in another direction instead of what its policy
-wants, and the filter keeps it from touching anything. The rungs, each can be left out:
+nearest allowed action is to stand. An agent is stuck if, away from its goal, its own mean velocity
+is small, or if for long it has come no nearer. It then drives for some steps in another direction
+instead of what its policy wants, and the filter keeps it from touching anything. The rungs, each
+can be left out:
 
+    go_around  along the contour of what stands in the way (`free_directions.py`): first to the
+               side where less has to be turned, then to the other, until the way is free
     turn       90° from the goal's direction, alternately to the left and to the right
-    back_off   away from the goal, after a turn to either side
-    make_room  a parked agent next to which others keep moving steps aside, and returns
+    back_off   away from the goal
+    make_room  an agent at its goal next to which others keep driving steps aside, and returns
 
-Every cycle of turns and back-off lasts longer than the one before. All of it uses only what the
-agent itself knows.
+An agent that is stuck again tries the next rung. Every cycle lasts longer than the one before. All
+of it uses only what the agent itself knows.
 """
 
 import math
@@ -20,22 +23,40 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ssmarl.control.compaction import flat_under_vmap, map_selected
+from ssmarl.control.free_directions import Standing, first_side, free_direction
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
 from ssmarl.env.geometry import direction, length
-from ssmarl.env.progress import AWAY, is_stuck, update_mean_velocity
+from ssmarl.env.progress import SLOW_SPEED, update_mean_velocity
 
-RUNGS = ("turn", "back_off", "make_room")
-WINDOW = 10
+RUNGS = ("go_around", "turn", "back_off", "make_room")
+DEFAULT_RUNGS = ("go_around", "back_off")
+"""Behind the certificate, unless others are named."""
+DEFAULT, NONE = ("default",), ("none",)
+"""Choices of rungs: those above, or none."""
+WINDOW = 5
 """Steps over which velocities are averaged to detect a lack of progress."""
+STALLED_STEPS = 40
+"""Steps without coming `NEARER` to the goal than ever before, after which a moving agent is stuck
+too: it may circle around what it cannot pass."""
 FIRST_STEPS = 8
-"""Duration of an attempt of the first cycle, in steps; of the k-th cycle k times as long."""
+"""Duration of a turn or back-off of the first cycle, in steps; of the k-th cycle k times as
+long."""
+AROUND_STEPS = 30
+"""The same for going around, at most: it ends when the way to the goal is free."""
+NEARER = 0.05
+"""Metres nearer to the goal that count as progress; going around ends only after as much."""
 MAX_CYCLES = 4
 """Cycles after which attempts grow no longer."""
 SPEED = 1.0
 """Of an attempt, in metres a second."""
-PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.05
+ARRIVING = 3.0
+"""Speed per distance to the goal while going around, in 1/s."""
+PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.3
 """Clearance to a moving neighbour (metres, metres a second) at which a parked agent is pressed."""
+TOUCHING = 0.03
+"""Clearance at which any neighbour presses it, moving or not, in metres: it may be locked in."""
 PRESSED_STEPS = 20
 """Steps of it after which a parked agent makes room; twice as many after every time, so that two
 agents with neighbouring goals do not displace each other endlessly."""
@@ -48,11 +69,29 @@ class Liveness:
     """Which rungs are in use."""
 
     rungs: tuple[str, ...] = RUNGS
+    optional: bool = False
+    """Whether vehicles whose velocity is not linear in the action simply do without."""
 
     def __post_init__(self) -> None:
         for rung in self.rungs:
             if rung not in RUNGS:
                 raise InputError(f"liveness {rung!r}: choose from {', '.join(RUNGS)}")
+
+
+def chosen_rungs(names: tuple[str, ...], available: bool) -> Liveness | None:
+    """The rungs that names choose: `default`, `none` (or nothing), or the rungs themselves.
+
+    Args:
+        names: of the choice.
+        available: whether the controller can use them at all.
+    """
+    if names == DEFAULT:
+        return Liveness(DEFAULT_RUNGS, optional=True) if available else None
+    if names in ((), NONE):
+        return None
+    if not available:
+        raise InputError("liveness: it needs the filter certificate and agents with own targets")
+    return Liveness(names)
 
 
 class LivenessState(eqx.Module):
@@ -63,24 +102,45 @@ class LivenessState(eqx.Module):
     """Steps left of the current attempt."""
     attempts: Int[Array, " A"]
     heading: Float[Array, "A 2"]
-    """Unit vector in which the current attempt drives."""
+    """Unit vector in which the current attempt drives, unless it goes around."""
+    around: Bool[Array, " A"]
+    """Whether the current attempt goes around."""
+    side: Float[Array, " A"]
+    """To which side it went around last, 1 (left) or −1."""
+    hit_distance: Float[Array, " A"]
+    """Distance to the goal where going around began, in metres."""
+    nearest: Float[Array, " A"]
+    """Least distance to the goal since its last attempt began, in metres."""
+    stalled: Int[Array, " A"]
+    """Steps since it was last nearer by `NEARER`."""
     wait: Int[Array, " A"]
     """Steps until its mean velocity is meaningful."""
     pressed: Float[Array, " A"]
     """Steps for which it has been pressed while parked, with decay."""
     rooms: Int[Array, " A"]
     """How often it has made room."""
-    begun: Int[Array, " 3"]
+    begun: Int[Array, " R"]
     """Attempts of all agents since the start of the episode, in the order of `RUNGS`."""
 
     @staticmethod
     def initial(num_agents: int) -> "LivenessState":
         """Nobody is stuck at the start."""
         zero = jnp.zeros(num_agents, jnp.int32)
-        still = jnp.zeros((num_agents, 2))
         none = jnp.zeros(num_agents)
         return LivenessState(
-            still, zero, zero, still, zero + 2 * WINDOW, none, zero, jnp.zeros(3, jnp.int32)
+            mean_velocity=jnp.zeros((num_agents, 2)),
+            remaining=zero,
+            attempts=zero,
+            heading=jnp.zeros((num_agents, 2)),
+            around=jnp.zeros(num_agents, bool),
+            side=none,
+            hit_distance=none,
+            nearest=none + jnp.inf,
+            stalled=zero,
+            wait=zero + 4 * WINDOW,
+            pressed=none,
+            rooms=zero,
+            begun=jnp.zeros(len(RUNGS), jnp.int32),
         )
 
 
@@ -88,45 +148,71 @@ def escape(
     config: Liveness, view: LocalView, nominal: Float[Array, "A 2"], state: LivenessState
 ) -> tuple[Float[Array, "A 2"], LivenessState]:
     """Nominal actions, replaced where an agent is in an attempt, and the new state."""
+    if config.optional and view.dynamics.linear_response(view.params) is None:
+        return nominal, state
     goal = view.to_goal
     distance = length(goal)
+    away = distance > 1.5 * view.params.arrival_radius
     mean = update_mean_velocity(state.mean_velocity, view.velocity, WINDOW)
     idle = (state.remaining == 0) & (state.wait == 0)
     kinds = _kinds(config)
-    stuck = is_stuck(mean, distance) & idle & bool(kinds)
+    closer = distance < state.nearest - NEARER
+    stalled = jnp.where(closer, 0, state.stalled + 1)
+    slow = (length(mean) < SLOW_SPEED / 2) | (stalled > STALLED_STEPS)
+    stuck = slow & away & idle & bool(kinds)
     angle, rung, cycle = _attempt(kinds, state.attempts)
-    ahead = _rotate(direction(goal), angle)
-    steps = FIRST_STEPS * (1 + jnp.minimum(cycle, MAX_CYCLES - 1))
+    longer = 1 + jnp.minimum(cycle, MAX_CYCLES - 1)
+    goes_around = stuck & (rung == RUNGS.index("go_around"))
 
-    pressed, away = _pressed(view, state.pressed, distance < AWAY)
+    pressed, aside = _pressed(view, state.pressed, ~away)
     patience = PRESSED_STEPS * 2.0 ** jnp.minimum(state.rooms, 8)
     room = (pressed >= patience) & idle & ("make_room" in config.rungs)
-    heading = jnp.where(stuck[:, None], ahead, jnp.where(room[:, None], away, state.heading))
+    ahead = _rotate(direction(goal), angle)
+    heading = jnp.where(stuck[:, None], ahead, jnp.where(room[:, None], aside, state.heading))
     begins = stuck | room
+    steps = jnp.where(goes_around, AROUND_STEPS, FIRST_STEPS) * longer
     duration = jnp.where(room, ROOM_STEPS, steps)
     remaining = jnp.where(begins, duration, jnp.maximum(state.remaining - 1, 0))
-    begun = jnp.stack(
-        [(stuck & (rung == 0)).sum(), (stuck & (rung == 1)).sum(), room.sum()]
-    ).astype(jnp.int32)
+    around = jnp.where(begins, goes_around, state.around) & (remaining > 0)
+    hit = jnp.where(goes_around, distance, state.hit_distance)
+
+    way, side, free = _around(view, goal, around, goes_around, state.side)
+    # Past the obstacle: the policy takes over.
+    done = around & ((free & (distance < hit - NEARER)) | ~away)
+    remaining = jnp.where(done, 0, remaining)
+    speed = jnp.where(around, jnp.minimum(SPEED, ARRIVING * distance), SPEED)[:, None]
+    wanted = speed * jnp.where(around[:, None], way, heading)
+    begun = [(stuck & (rung == k)).sum() for k in range(len(RUNGS) - 1)]
     after = LivenessState(
-        mean,
-        remaining,
-        jnp.where(distance < AWAY, 0, state.attempts + stuck),
-        heading,
-        jnp.where(begins, duration + WINDOW, jnp.maximum(state.wait - 1, 0)),
-        jnp.where(room, 0.0, pressed),
-        state.rooms + room,
-        state.begun + begun,
+        mean_velocity=mean,
+        remaining=remaining,
+        attempts=jnp.where(away, state.attempts + stuck, 0),
+        heading=heading,
+        around=around & ~done,
+        side=side,
+        hit_distance=hit,
+        nearest=jnp.where(stuck | closer, distance, state.nearest),
+        stalled=jnp.where(stuck | (remaining > 0), 0, stalled),
+        wait=jnp.where(remaining > 0, 2 * WINDOW, jnp.maximum(state.wait - 1, 0)),
+        pressed=jnp.where(room, 0.0, pressed),
+        rooms=state.rooms + room,
+        begun=state.begun + jnp.stack([*begun, room.sum()]).astype(jnp.int32),
     )
     response = view.response
-    action = (SPEED * heading - response.keep * view.velocity) / response.gain
+    action = (wanted - response.keep * view.velocity) / response.gain
     return jnp.where((remaining > 0)[:, None], action, nominal), after
 
 
 def _kinds(config: Liveness) -> tuple[tuple[float, int], ...]:
     """(angle from the goal's direction, index of the rung) of one cycle."""
-    turns = ((math.pi / 2, 0), (-math.pi / 2, 0)) if "turn" in config.rungs else ()
-    return (*turns, *(((math.pi, 1),) if "back_off" in config.rungs else ()))
+    every = (
+        (0.0, "go_around"),
+        (0.0, "go_around"),
+        (math.pi / 2, "turn"),
+        (-math.pi / 2, "turn"),
+        (math.pi, "back_off"),
+    )
+    return tuple((angle, RUNGS.index(rung)) for angle, rung in every if rung in config.rungs)
 
 
 def _attempt(
@@ -140,6 +226,33 @@ def _attempt(
     return angle, rung, attempts // len(table)
 
 
+def _around(
+    view: LocalView,
+    goal: Float[Array, "A 2"],
+    around: Bool[Array, " A"],
+    begins: Bool[Array, " A"],
+    before: Float[Array, " A"],
+) -> tuple[Float[Array, "A 2"], Float[Array, " A"], Bool[Array, " A"]]:
+    """Direction and side of agents that go around, and whether the goal's direction is free.
+
+    The first time the side is that where less has to be turned, afterwards the other one.
+    """
+
+    def some(rows: tuple) -> tuple:
+        standing, goal, begins, before = rows
+        chosen = jnp.where(before == 0, first_side(standing, goal), -before)
+        side = jnp.where(begins, chosen, before)
+        way, free = free_direction(standing, goal, side)
+        return way, side, free
+
+    def few(rows: tuple, around: Bool[Array, " A"]) -> tuple:
+        _, goal, begins, before = rows
+        nothing = (goal, before, jnp.ones_like(begins))
+        return map_selected(some, rows, around, nothing)
+
+    return flat_under_vmap(few)((Standing.of(view), goal, begins, before), around)
+
+
 def _pressed(
     view: LocalView, before: Float[Array, " A"], parked: Bool[Array, " A"]
 ) -> tuple[Float[Array, " A"], Float[Array, "A 2"]]:
@@ -148,7 +261,9 @@ def _pressed(
     offset = agents.feature[..., :2]
     speed = length(agents.feature[..., 2:4] + view.velocity[:, None])
     contact = view.params.agent_radius + agents.radius
-    close = agents.mask & (length(offset) - contact < PRESSED_WITHIN) & (speed > PRESSED_SPEED)
+    clearance = length(offset) - contact
+    near = (clearance < TOUCHING) | ((clearance < PRESSED_WITHIN) & (speed > PRESSED_SPEED))
+    close = agents.mask & near
     pushed = close.any(axis=1) & parked
     away = direction(-(offset * close[..., None]).sum(axis=1))
     longer = before + jnp.where(pushed, 1.0, -jnp.clip(before, -0.2, 0.2))

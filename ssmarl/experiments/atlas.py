@@ -7,6 +7,7 @@ Starts are the same for all controllers of a cell.
 import math
 from dataclasses import dataclass
 
+from ssmarl.control.liveness import DEFAULT
 from ssmarl.experiments.base import (
     Budget,
     Evaluation,
@@ -52,7 +53,7 @@ GRIDS = {
 }
 CONTROLLERS: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
     "learned": (SHIPPED, None, ()),
-    "learned + certificate": (SHIPPED, "certificate", ("turn", "back_off")),
+    "learned + certificate": (SHIPPED, "certificate", DEFAULT),
     "ORCA": ("orca", None, ()),
     "CBF": ("cbf", None, ()),
 }

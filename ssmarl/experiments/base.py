@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ssmarl.control.liveness import DEFAULT
 from ssmarl.core.types import Json
 from ssmarl.eval.policies import ActionLimit
 from ssmarl.experiments.results import Results
@@ -68,7 +69,7 @@ class Evaluation:
     """Of the starts."""
     filter: str | None = None
     """Safety filter around the policy."""
-    liveness: tuple[str, ...] = ()
+    liveness: tuple[str, ...] = DEFAULT
     """What agents that make no progress do behind the certificate."""
     scenario: str | None = None
     """None: as trained."""

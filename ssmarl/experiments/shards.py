@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ssmarl.control.controllers import Controller, controller
+from ssmarl.control.liveness import DEFAULT
 from ssmarl.core.errors import InputError
 from ssmarl.core.serialization import load_tree, save_tree
 from ssmarl.core.types import Json
@@ -33,7 +34,7 @@ def evaluate_in_shards(
     launcher: Launcher,
     *,
     filter: str | None = None,
-    liveness: tuple[str, ...] = (),
+    liveness: tuple[str, ...] = DEFAULT,
     episodes: int,
     seed: int,
     shard_episodes: int,

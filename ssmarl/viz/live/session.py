@@ -133,7 +133,7 @@ class Session:
         scenario, agents = self.stage.env.scenario.name, self.stage.env.params.num_agents
         before = self.stage.policy
         self.stage = self.stages.get(scenario, agents, name, self.layout)
-        self.recurrent = carry_over(self.recurrent, before, self.stage.policy)
+        self.recurrent = carry_over(self.recurrent, before, self.stage.policy, agents)
         self.filter = name
         self._compile()
 
