@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from ssmarl.cli.soak import SoakRuns
 from ssmarl.core.errors import InputError
 from ssmarl.core.files import write_json
 
@@ -167,6 +168,7 @@ class Robots:
         | Annotated[VehicleEnd, tyro.conf.subcommand("vehicle")]
         | Annotated[Key, tyro.conf.subcommand("key")]
         | Annotated[Stop, tyro.conf.subcommand("stop")]
+        | Annotated[SoakRuns, tyro.conf.subcommand("soak")]
     )
 
     def run(self) -> None:
