@@ -17,7 +17,7 @@ from jaxtyping import Float
 from ssmarl.core.config import check_ranges
 from ssmarl.robots import node
 from ssmarl.robots.decentral.agent import Agent, AgentConfig, Perception
-from ssmarl.robots.decentral.brain import Brain, Memory, reset_row, stacked
+from ssmarl.robots.decentral.brain import Brain, Leaves, Local, reset_row, stacked
 from ssmarl.robots.decentral.network import Network, NetworkConfig
 from ssmarl.robots.node import NodeConfig, NodeState, PoseFrame
 from ssmarl.robots.pid import Reference
@@ -45,7 +45,7 @@ class FleetConfig:
     """Standard deviation of a measured coordinate, in metres."""
     slip: bool = True
     """Whether wheels slip."""
-    control_period: float = 0.05
+    control_period: float = 0.1
     """Between control steps, in seconds."""
     max_steps: int = 150
     """Policy steps after which a run ends even if not all have arrived."""
@@ -120,9 +120,10 @@ class _Run:
         self.control: NodeState = self.fresh_node
         self.fleet = at_rest(vehicle.drive, room.starts, np.zeros(self.count))
         self.fresh_memory = brain.memory(self.count)
-        self.memory: Memory = self.fresh_memory
+        self.memory: Leaves = self.fresh_memory
         self.agents: list[Agent | None] = [self._agent(i) for i in range(self.count)]
-        self.pending: Any = None
+        self.pending: Leaves = []
+        self.local: Local | None = None
         self.down = np.full(self.count, np.inf)
         self.motors = np.zeros((self.count, vehicle.drive.wheels), int)
         self.commanded = np.full(self.count, -np.inf)
@@ -178,7 +179,7 @@ class _Run:
             elif self.agents[robot] is None and now >= self.down[robot]:
                 self.agents[robot] = self._agent(robot)
                 self.control = _with_row(self.control, self.fresh_node, robot)
-                self.memory = reset_row(self.memory, self.fresh_memory, robot)
+                self.memory = reset_row(self.memory, self.fresh_memory, robot, self.count)
 
     def _begin(self, period: int, now: float) -> None:
         """A policy step begins: references advance, and everybody perceives its surroundings."""
@@ -228,14 +229,14 @@ class _Run:
                     if other != robot:
                         self.network.send(now, int(other), data)
 
-    def _locals(self) -> Any:
+    def _locals(self) -> Local:
         rows = [(one or self._agent(i)).local() for i, one in enumerate(self.agents)]
         return stacked(rows)
 
     def _first(self, rounds: list[int]) -> None:
         self.local = self._locals()
-        self.pending = self.brain.first(self.brain.policy, self.local, self.memory)
-        embedding = np.asarray(self.pending.embedding)
+        embedding, self.pending = self.brain.first(self.local, self.memory)
+        embedding = np.asarray(embedding)
         for robot, agent in enumerate(self.agents):
             if agent is not None and rounds[robot] == 1:
                 agent.after_first(embedding[robot])
@@ -244,8 +245,7 @@ class _Run:
         heard, arrived = zip(
             *((one or self._agent(i)).heard() for i, one in enumerate(self.agents)), strict=True
         )
-        velocity, self.memory, braked = self.brain.second(
-            self.brain.policy,
+        velocity, braked, self.memory = self.brain.second(
             self.local,
             self.pending,
             np.concatenate(heard),
