@@ -63,7 +63,7 @@ class Local(NamedTuple):
     """Whose vehicle does not drive."""
 
 
-Leaves = list[Array]
+Leaves = list[Any]
 """A pytree as the list of its arrays: what compiled functions take most quickly."""
 
 

@@ -216,8 +216,9 @@ class _Run:
             agent = self.agents[receiver]
             if agent is not None and agent.period >= 0:
                 agent.receive(data)
-        rounds = [0 if one is None or one.period < 0 else one.wants_round(fraction)
-                  for one in self.agents]  # fmt: skip
+        rounds = [
+            0 if one is None or one.period < 0 else one.wants_round(fraction) for one in self.agents
+        ]
         if 1 in rounds:
             self._first(rounds)
         if 2 in rounds:
@@ -308,10 +309,8 @@ class _Run:
 
     def _arrived(self) -> np.ndarray:
         near = self.brain.env.params.arrival_radius * self.metres
-        slow = np.array(
-            [one is None or np.hypot(*one.velocity) * self.vehicle.scale.speed < SLOW
-             for one in self.agents]  # fmt: skip
-        )
+        speed = [0.0 if one is None else float(np.hypot(*one.velocity)) for one in self.agents]
+        slow = np.array(speed) * self.vehicle.scale.speed < SLOW
         return (np.hypot(*(self.fleet.position - self.room.goals).T) < near) & slow
 
 
