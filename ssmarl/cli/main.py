@@ -20,6 +20,7 @@ from ssmarl.cli.plot import Plot
 from ssmarl.cli.render import Render
 from ssmarl.cli.report import Report
 from ssmarl.cli.reproduce import Reproduce
+from ssmarl.cli.robot import Robot
 from ssmarl.cli.robots import Robots
 from ssmarl.cli.simulate import Simulate
 from ssmarl.cli.train import Train, defaults_for
@@ -105,6 +106,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[Robot, tyro.conf.subcommand("robot")]
         | Annotated[Robots, tyro.conf.subcommand("robots")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
         | Annotated[List, tyro.conf.subcommand("list")]

@@ -10,6 +10,8 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from ssmarl.cli.robot import Decentral
+from ssmarl.cli.soak import SoakRuns
 from ssmarl.core.errors import InputError
 from ssmarl.core.files import write_json
 
@@ -167,6 +169,8 @@ class Robots:
         | Annotated[VehicleEnd, tyro.conf.subcommand("vehicle")]
         | Annotated[Key, tyro.conf.subcommand("key")]
         | Annotated[Stop, tyro.conf.subcommand("stop")]
+        | Annotated[SoakRuns, tyro.conf.subcommand("soak")]
+        | Annotated[Decentral, tyro.conf.subcommand("decentral")]
     )
 
     def run(self) -> None:

@@ -8,8 +8,9 @@ brakes from there, whatever it did at the d + 1 steps from t − d to t:
 
 Agent i may take an action if its next position and every position of braking from there are R away
 from G_j(d) along one line, for every old neighbour; otherwise it brakes. Fresh neighbours (d = 0,
-exactly known) have the rule of `certificate.py`, with hulls that begin a step earlier. docs/decentralised.md has the theorem: whichever
-messages are lost, late, doubled or out of order, no two bodies come nearer than R.
+exactly known) have the rule of `certificate.py`, with hulls that begin a step earlier.
+docs/decentralised.md has the theorem: whichever messages are lost, late, doubled or out of order,
+no two bodies come nearer than R.
 """
 
 import dataclasses
@@ -64,9 +65,7 @@ def require_boxes(params: WorldParams, dynamics: Dynamics) -> None:
         )
 
 
-def grown(
-    params: WorldParams, dynamics: DoubleIntegrator, old: OldNeighbors, braking: int
-) -> Box:
+def grown(params: WorldParams, dynamics: DoubleIntegrator, old: OldNeighbors, braking: int) -> Box:
     """G_j(d) of every neighbour, with the positions since its state was taken.
 
     Both ends of a velocity interval stay its ends: full acceleration and braking are monotone in

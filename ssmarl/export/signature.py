@@ -139,7 +139,9 @@ def local_graph(arrays: dict[str, Array]) -> Graph:
         goals=Edges(
             goals,
             jnp.zeros(goals.shape[:2], jnp.int32),
-            jnp.zeros(goals.shape[:2], goals.dtype),  # networks read a size of their own (goal_radius)
+            jnp.zeros(
+                goals.shape[:2], goals.dtype
+            ),  # networks read a size of their own (goal_radius)
             jnp.ones(goals.shape[:2], bool),
             jnp.zeros(goals.shape[:2], bool),
         ),

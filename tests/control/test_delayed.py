@@ -133,12 +133,14 @@ def test_whatever_is_lost_or_late_nobody_comes_nearer_than_the_margin(env, attac
                 nominal = nominal / np.linalg.norm(nominal, axis=1, keepdims=True)
             else:
                 nominal = np.sign(rng.normal(size=(AGENTS, 2)))
-            history, moved, brakes = step(history, jnp.asarray(age), jnp.asarray(nominal, jnp.float32))
+            history, moved, _ = step(history, jnp.asarray(age), jnp.asarray(nominal, jnp.float32))
             moves += int(moved.sum())
             old_moves += int((np.asarray(moved) & (age > 0).any(axis=1)).sum())
             # Bodies may stop anywhere on their way: whole segments are apart, not only their ends.
             position = np.asarray(history[1, :, :2])
-            position = position + rng.random((AGENTS, 1)) * (np.asarray(history[0, :, :2]) - position)
+            position = position + rng.random((AGENTS, 1)) * (
+                np.asarray(history[0, :, :2]) - position
+            )
             apart = np.linalg.norm(position[:, None] - position[None], axis=-1)
             least = min(least, apart[~np.eye(AGENTS, dtype=bool)].min())
     assert least >= 2 * env.params.agent_radius + CONFIG.margin - 1e-4
@@ -158,6 +160,9 @@ def test_growth_is_needed():
 
 
 def test_vehicles_without_independent_axes_are_refused():
-    for env in (make("navigation", 3, dynamics="unicycle"), make("navigation", 3, action_bound="disc")):
+    for env in (
+        make("navigation", 3, dynamics="unicycle"),
+        make("navigation", 3, action_bound="disc"),
+    ):
         with pytest.raises(InputError, match="in a box only"):
             require_boxes(env.params, env.dynamics)

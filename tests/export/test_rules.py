@@ -31,7 +31,10 @@ FUNCTIONS = {
     "sums": lambda x, y: (x.sum(axis=0), x.max(axis=1), x.min(axis=1), (x > y).any(axis=1)),
     "flags": lambda x, y: ((x > y).all(axis=0), x.argmax(axis=1), x.argmin(axis=1)),
     "largest": lambda x, y: lax.top_k(x, 2),
-    "product": lambda x, y: (x @ np.ones((4, 3), np.float32), x[:, None] @ np.eye(4, dtype=np.float32)),
+    "product": lambda x, y: (
+        x @ np.ones((4, 3), np.float32),
+        x[:, None] @ np.eye(4, dtype=np.float32),
+    ),
     "shapes": lambda x, y: (x.reshape(x.shape[0], 2, 2), x.T, x[:, None], jnp.stack([x, y], -1)),
     "joined": lambda x, y: (jnp.concatenate([x, y, x[:, :1]], axis=1), jnp.split(x, [1], axis=1)),
     "broadcast": lambda x, y: (jnp.broadcast_to(x[:, None, :1], (x.shape[0], 5, 4)), x + 1),

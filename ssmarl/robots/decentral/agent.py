@@ -14,6 +14,7 @@ numbers are in units of the policy's world.
 
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -99,6 +100,10 @@ class Agent:
             return False
         if message.kind == EMBEDDING and len(message.numbers) != self.brain.size:
             return False
+        if message.kind == STATE:  # a radio reaches no farther, whatever carries the packets here
+            apart = message.numbers[:2] - self.next_position
+            if not np.hypot(*apart) <= self.brain.detection:
+                return False
         known = self.states if message.kind == STATE else self.embeddings
         before = known.get(message.sender)
         if before is not None and before.step >= message.step:
@@ -166,7 +171,8 @@ class Agent:
 
     def local(self) -> Local:
         """What the robot knows now, as one row."""
-        own = np.concatenate([self.next_position, self.velocity])
+        # In the precision of messages and networks: offsets are those that one computer would see.
+        own = np.concatenate([self.next_position, self.velocity]).astype(np.float32)
         params = self.brain.env.params
         neighbors, old = self._neighbors(own)
         neighbors.sort(key=lambda item: (item[1] @ item[1], item[0]))
@@ -176,7 +182,7 @@ class Agent:
         self.slots = [item[0] for item in neighbors[:SLOTS]]
         agent, mask, fresh, talks = _empty(SLOTS, 4), _none(), _none(), _none()
         for slot, (_, offset, velocity, is_fresh) in enumerate(neighbors[:SLOTS]):
-            agent[slot] = np.concatenate([offset, velocity - self.velocity])
+            agent[slot] = np.concatenate([offset, velocity - own[2:]])
             near = float(offset @ offset)
             mask[slot], fresh[slot] = True, is_fresh and near <= params.agent_range**2
             talks[slot] = is_fresh and near <= params.communication_range**2
@@ -185,7 +191,7 @@ class Agent:
         for slot, (least, most, steps) in enumerate(old[:SLOTS]):
             low[slot], high[slot], age[slot], is_old[slot] = least, most, steps, True
         obstacle, radius, walls = self._obstacles(own)
-        goal = np.concatenate([np.asarray(self.config.goal) - own[:2], -self.velocity])
+        goal = np.concatenate([np.asarray(self.config.goal, np.float32) - own[:2], -own[2:]])
 
         def row(array: np.ndarray) -> np.ndarray:
             kind = {"f": np.float32, "i": np.int32, "b": bool}[array.dtype.kind]
@@ -233,9 +239,9 @@ class Agent:
             message = self.states.get(robot)
             age = self.step - message.step if message is not None else None
             if message is not None and age is not None and age <= 0:
-                offset = message.numbers[:2].astype(float) - own[:2]
+                offset = message.numbers[:2] - own[:2]
                 if np.hypot(*offset) <= params.agent_range:
-                    neighbors.append((robot, offset, message.numbers[2:].astype(float), True))
+                    neighbors.append((robot, offset, message.numbers[2:], True))
                 continue
             if robot not in places:
                 continue  # out of the detection range when the period began
@@ -259,7 +265,8 @@ class Agent:
         """
         env = self.brain.env
         response = env.dynamics.linear_response(env.params)
-        assert response is not None and env.params.action_limit is not None
+        assert response is not None
+        assert env.params.action_limit is not None
         speed = env.params.action_limit * response.gain / (1 - response.keep)
         away = self.config.error + env.params.dt * speed
         return (
@@ -271,12 +278,12 @@ class Agent:
         feature, radius, mask = _empty(SLOTS, 4), np.zeros(SLOTS), _none()
         if self.perception is None:
             return feature, radius, mask
-        offset = self.perception.obstacles - own[:2]
+        offset = self.perception.obstacles.astype(np.float32) - own[:2]
         distance = np.hypot(*offset.T)
         near = np.flatnonzero(distance <= self.brain.env.params.perception_range)
         near = near[np.argsort(distance[near], kind="stable")][:SLOTS]
         for slot, index in enumerate(near):
-            feature[slot] = np.concatenate([offset[index], -self.velocity])
+            feature[slot] = np.concatenate([offset[index], -own[2:]])
             radius[slot], mask[slot] = self.perception.obstacle_radius[index], True
         return feature, radius, mask
 
@@ -284,7 +291,8 @@ class Agent:
         """The velocity after one step of braking."""
         env = self.brain.env
         response = env.dynamics.linear_response(env.params)
-        assert response is not None and env.params.action_limit is not None
+        assert response is not None
+        assert env.params.action_limit is not None
         slower = response.keep * self.velocity
         left = np.maximum(np.abs(slower) - response.gain * env.params.action_limit, 0.0)
         return np.sign(slower) * left
@@ -295,6 +303,15 @@ class Agent:
         gap = (end - start) / self.config.repeats
         kept = [item for item in self.sent if item[0] > start]
         self.sent = kept + [(start + i * gap, data) for i in range(self.config.repeats)]
+
+
+def warmed(brain: Brain) -> Brain:
+    """The same brain, compiled for one robot: the first step of a process is not late."""
+    agent, memory = Agent(AgentConfig(0, (0.0, 0.0), 0.0), brain), brain.memory(1)
+    local = agent.local()
+    _, pending = brain.first(local, memory)
+    jax.block_until_ready(brain.second(local, pending, *agent.heard(), memory))
+    return brain
 
 
 def _empty(rows: int, columns: int) -> np.ndarray:

@@ -5,10 +5,11 @@ one row; a simulated fleet computes the rows of all its robots at once.
 """
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,7 @@ from ssmarl.core.types import Tree
 from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.graph import Edges, Graph
-from ssmarl.nets.rounds import Pending, embedding_size, first_round, require_rounds, second_round
+from ssmarl.nets.rounds import embedding_size, first_round, require_rounds, second_round
 from ssmarl.policy.policy import Policy
 from ssmarl.robots.planner import LIVENESS, certified_radius, require_reference, top_speed
 from ssmarl.robots.vehicle import Vehicle
@@ -62,11 +63,8 @@ class Local(NamedTuple):
     """Whose vehicle does not drive."""
 
 
-class Memory(eqx.Module):
-    """What robots remember from step to step."""
-
-    recurrent: Tree
-    escapes: LivenessState
+Leaves = list[Any]
+"""A pytree as the list of its arrays: what compiled functions take most quickly."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +75,19 @@ class Brain:
     env: Env
     radius: float
     """Of bodies as the filter sees them, in units."""
-    first: Any
-    """(policy, `Local`, `Memory`) → `Pending`."""
-    second: Any
-    """(policy, `Local`, `Pending`, heard [A, K, V], arrived [A, K], `Memory`) → (velocity of the
-    reference during the next step [A, 2], `Memory`, who braked because of old neighbours [A])."""
+    first: Callable[[Local, Leaves], tuple[Array, Leaves]]
+    """(`Local`, memory) → (embedding [A, V], pending)."""
+    second: Callable[..., tuple[Array, Array, Leaves]]
+    """(`Local`, pending, heard [A, K, V], arrived [A, K], memory) → (velocity of the reference
+    during the next step [A, 2], who braked because of old neighbours [A], memory)."""
     size: int
     """V, numbers of an embedding."""
     detection: float
     """Range within which other robots must be perceived and heard, in units."""
 
-    def memory(self, rows: int) -> Memory:
-        """At the start."""
-        return Memory(self.policy.initial_state(rows), LivenessState.initial(rows))
+    def memory(self, rows: int) -> Leaves:
+        """What robots remember at the start: a row each."""
+        return jax.tree.leaves(_memory(self.policy, rows))
 
 
 def detection_range(env: Env, radius: float) -> float:
@@ -130,21 +128,30 @@ def make_brain(
     params, dynamics = env.params, env.dynamics
     certified = dataclasses.replace(params, agent_radius=radius)
 
+    weights, structure = jax.tree.flatten(policy)
+    remembered = jax.tree.structure(_memory(policy, 1))
+    waiting: list[Any] = []  # structure of what round 1 leaves, known once it is traced
+
     @jax.jit
-    def first(policy: Policy, local: Local, memory: Memory) -> Pending:
-        return first_round(policy.joint.actor, _graph(local, params.agent_radius), memory.recurrent)
+    def first(weights: Leaves, local: Local, memory: Leaves) -> tuple[Array, Leaves]:
+        actor = jax.tree.unflatten(structure, weights).joint.actor
+        recurrent, _ = jax.tree.unflatten(remembered, memory)
+        pending = first_round(actor, _graph(local, params.agent_radius), recurrent)
+        leaves, shape = jax.tree.flatten(pending)
+        waiting[:] = [shape]
+        return pending.embedding, leaves
 
     @jax.jit
     def second(
-        policy: Policy, local: Local, pending: Pending, heard: Array, arrived: Array, memory: Memory
-    ) -> tuple[Array, Memory, Array]:
-        nominal, recurrent = second_round(
-            policy.joint.actor, pending, heard, arrived, memory.recurrent
-        )
+        weights: Leaves, local: Local, pending: Leaves, heard: Array, arrived: Array, memory: Leaves
+    ) -> tuple[Array, Array, Leaves]:
+        actor = jax.tree.unflatten(structure, weights).joint.actor
+        recurrent, escapes = jax.tree.unflatten(remembered, memory)
+        left = jax.tree.unflatten(waiting[0], pending)
+        nominal, recurrent = second_round(actor, left, heard, arrived, recurrent)
         nominal = bound_action(params, nominal)
         graph = _graph(local, params.agent_radius)
         view = LocalView(graph, params, dynamics)
-        escapes = memory.escapes
         if rungs.rungs:
             nominal, escapes = escape(rungs, view, nominal, escapes)
             nominal = bound_action(params, nominal)
@@ -161,24 +168,41 @@ def make_brain(
         action, _ = nearest_allowed_or_brake(rule, brakes, nominal)
         action = jnp.where(local.stands[:, None], 0.0, action)
         after = dynamics.step(params, rule.body, action, jnp.zeros_like(action))
-        return after.velocity, Memory(recurrent, escapes), brakes
+        return after.velocity, brakes, jax.tree.leaves((recurrent, escapes))
 
     size = embedding_size(policy.joint.actor)
-    return Brain(policy, env, radius, first, second, size, detection_range(env, radius))
+    return Brain(
+        policy=policy,
+        env=env,
+        radius=radius,
+        first=functools.partial(first, weights),
+        second=functools.partial(second, weights),
+        size=size,
+        detection=detection_range(env, radius),
+    )
 
 
-def reset_row(memory: Memory, fresh: Memory, row: int) -> Memory:
+def _memory(policy: Policy, rows: int) -> tuple[Tree, LivenessState]:
+    """Recurrent state of the policy, and who is stuck."""
+    return policy.initial_state(rows), LivenessState.initial(rows)
+
+
+def reset_row(memory: Leaves, fresh: Leaves, row: int, rows: int) -> Leaves:
     """The memory with one robot's row as at the start: its process was started again."""
 
-    def replaced(leaf: Array, new: Array) -> Array:
-        return leaf.at[row].set(new[row]) if leaf.shape[0] > row else leaf
+    def replaced(leaf: Array, new: Array) -> Any:
+        if leaf.shape[0] != rows:  # counts of the whole team
+            return leaf
+        copy = np.array(leaf)
+        copy[row] = new[row]
+        return copy
 
-    return jax.tree.map(replaced, memory, fresh)
+    return [replaced(leaf, new) for leaf, new in zip(memory, fresh, strict=True)]
 
 
 def stacked(rows: list[Local]) -> Local:
     """The rows of several robots together."""
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
+    return Local(*(np.concatenate(leaves) for leaves in zip(*rows, strict=True)))
 
 
 def _graph(local: Local, radius: float) -> Graph:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from ssmarl.core.config import check_ranges
 from ssmarl.robots import node
 from ssmarl.robots.decentral.agent import Agent, AgentConfig, Perception
-from ssmarl.robots.decentral.brain import Brain, Memory, reset_row, stacked
+from ssmarl.robots.decentral.brain import Brain, Leaves, Local, reset_row, stacked
 from ssmarl.robots.decentral.network import Network, NetworkConfig
 from ssmarl.robots.node import NodeConfig, NodeState, PoseFrame
 from ssmarl.robots.pid import Reference
@@ -45,7 +45,7 @@ class FleetConfig:
     """Standard deviation of a measured coordinate, in metres."""
     slip: bool = True
     """Whether wheels slip."""
-    control_period: float = 0.05
+    control_period: float = 0.1
     """Between control steps, in seconds."""
     max_steps: int = 150
     """Policy steps after which a run ends even if not all have arrived."""
@@ -120,9 +120,10 @@ class _Run:
         self.control: NodeState = self.fresh_node
         self.fleet = at_rest(vehicle.drive, room.starts, np.zeros(self.count))
         self.fresh_memory = brain.memory(self.count)
-        self.memory: Memory = self.fresh_memory
+        self.memory: Leaves = self.fresh_memory
         self.agents: list[Agent | None] = [self._agent(i) for i in range(self.count)]
-        self.pending: Any = None
+        self.pending: Leaves = []
+        self.local: Local | None = None
         self.down = np.full(self.count, np.inf)
         self.motors = np.zeros((self.count, vehicle.drive.wheels), int)
         self.commanded = np.full(self.count, -np.inf)
@@ -178,7 +179,7 @@ class _Run:
             elif self.agents[robot] is None and now >= self.down[robot]:
                 self.agents[robot] = self._agent(robot)
                 self.control = _with_row(self.control, self.fresh_node, robot)
-                self.memory = reset_row(self.memory, self.fresh_memory, robot)
+                self.memory = reset_row(self.memory, self.fresh_memory, robot, self.count)
 
     def _begin(self, period: int, now: float) -> None:
         """A policy step begins: references advance, and everybody perceives its surroundings."""
@@ -215,8 +216,9 @@ class _Run:
             agent = self.agents[receiver]
             if agent is not None and agent.period >= 0:
                 agent.receive(data)
-        rounds = [0 if one is None or one.period < 0 else one.wants_round(fraction)
-                  for one in self.agents]  # fmt: skip
+        rounds = [
+            0 if one is None or one.period < 0 else one.wants_round(fraction) for one in self.agents
+        ]
         if 1 in rounds:
             self._first(rounds)
         if 2 in rounds:
@@ -228,14 +230,14 @@ class _Run:
                     if other != robot:
                         self.network.send(now, int(other), data)
 
-    def _locals(self) -> Any:
+    def _locals(self) -> Local:
         rows = [(one or self._agent(i)).local() for i, one in enumerate(self.agents)]
         return stacked(rows)
 
     def _first(self, rounds: list[int]) -> None:
         self.local = self._locals()
-        self.pending = self.brain.first(self.brain.policy, self.local, self.memory)
-        embedding = np.asarray(self.pending.embedding)
+        embedding, self.pending = self.brain.first(self.local, self.memory)
+        embedding = np.asarray(embedding)
         for robot, agent in enumerate(self.agents):
             if agent is not None and rounds[robot] == 1:
                 agent.after_first(embedding[robot])
@@ -244,8 +246,7 @@ class _Run:
         heard, arrived = zip(
             *((one or self._agent(i)).heard() for i, one in enumerate(self.agents)), strict=True
         )
-        velocity, self.memory, braked = self.brain.second(
-            self.brain.policy,
+        velocity, braked, self.memory = self.brain.second(
             self.local,
             self.pending,
             np.concatenate(heard),
@@ -308,10 +309,8 @@ class _Run:
 
     def _arrived(self) -> np.ndarray:
         near = self.brain.env.params.arrival_radius * self.metres
-        slow = np.array(
-            [one is None or np.hypot(*one.velocity) * self.vehicle.scale.speed < SLOW
-             for one in self.agents]  # fmt: skip
-        )
+        speed = [0.0 if one is None else float(np.hypot(*one.velocity)) for one in self.agents]
+        slow = np.array(speed) * self.vehicle.scale.speed < SLOW
         return (np.hypot(*(self.fleet.position - self.room.goals).T) < near) & slow
 
 
