@@ -54,7 +54,7 @@ def learn(
     rollouts: int = 20, seed: int = 0, steps: int = 40, graphs: bool = False
 ) -> list[dict[str, float]]:
     """Train two agents; per rollout the reward and the costs of an agent in an episode."""
-    constraints = ["collision=1", "speed=5"]
+    constraints = ["collision=1", "effort=20"]
     if graphs:
         world = MultiAgentGraphConstrainEnv(
             "navigation", AGENTS, padded=True, constraints=constraints, max_cycles=steps

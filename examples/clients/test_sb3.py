@@ -41,4 +41,4 @@ def test_forked_workers_are_refused_with_one_line_that_names_spawn():
 def test_the_learner_shows_costs(graphs):
     history = learn(rollouts=2, steps=20, graphs=graphs)
     assert len(history) == 2
-    check_history(history, ("cost", "cost_collision", "cost_speed"))
+    check_history(history, ("cost", "cost_collision", "cost_effort"))
