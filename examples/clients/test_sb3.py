@@ -11,7 +11,7 @@ from ssmarl.adapters.pettingzoo import MultiAgentConstrainEnv
 
 
 def vectorised(copies: int, num_cpus: int):
-    env = MultiAgentConstrainEnv("navigation", **HEAD_ON)
+    env = MultiAgentConstrainEnv("navigation", reset_infos=False, **HEAD_ON)
     return supersuit.concat_vec_envs_v1(
         supersuit.pettingzoo_env_to_vec_env_v1(env),
         copies,
