@@ -82,7 +82,7 @@ def learn(iterations: int = 30, seed: int = 0, steps: int = 30) -> list[dict[str
     """Train two agents; per iteration the team's reward, and costs per agent and episode."""
     torch.manual_seed(seed)
     env = MultiAgentGraphConstrainEnv(
-        "navigation", 2, constraints=["collision=0.5", "speed=5"], max_cycles=steps
+        "navigation", 2, constraints=["collision=0.5", "effort=20"], max_cycles=steps
     )
     actor = Actor(env.env.dynamics.state_dim, env.env.dynamics.action_dim)
     optimiser = torch.optim.Adam(actor.parameters(), RATE)

@@ -50,21 +50,19 @@ class Costs(BaseCallback):
         self._reset()
 
 
-def learn(
-    rollouts: int = 20, seed: int = 0, steps: int = 40, graphs: bool = False
-) -> list[dict[str, float]]:
+def learn(rollouts: int = 20, steps: int = 40, graphs: bool = False) -> list[dict[str, float]]:
     """Train two agents; per rollout the reward and the costs of an agent in an episode."""
-    constraints = ["collision=1", "speed=5"]
-    if graphs:
-        world = MultiAgentGraphConstrainEnv(
-            "navigation", AGENTS, padded=True, constraints=constraints, max_cycles=steps
-        )
-    else:
-        world = MultiAgentConstrainEnv(
-            "navigation", AGENTS, constraints=constraints, max_cycles=steps
-        )
-    # num_cpus > 0 would fork processes, which JAX refuses; one process does thousands of steps a
-    # second.
+    make = MultiAgentGraphConstrainEnv if graphs else MultiAgentConstrainEnv
+    world = make(
+        "navigation",
+        AGENTS,
+        constraints=["collision=1", "effort=20"],
+        max_cycles=steps,
+        # SuperSuit writes the infos of the next start over those of an episode's last step.
+        reset_infos=False,
+        **({"padded": True} if graphs else {}),
+    )
+    # num_cpus above 0 would fork processes, which is refused: JAX does not survive it.
     env = supersuit.concat_vec_envs_v1(
         supersuit.pettingzoo_env_to_vec_env_v1(world),
         COPIES,
@@ -78,10 +76,8 @@ def learn(
         n_steps=steps,
         batch_size=steps * AGENTS * COPIES // 4,
         learning_rate=1e-3,
-        seed=None,  # SuperSuit's environments have no seed(); the networks are seeded here:
         device="cpu",
     )
-    model.set_random_seed(None)
     costs = Costs(steps)
     model.learn(rollouts * steps * AGENTS * COPIES, callback=costs)
     return costs.history

@@ -57,4 +57,4 @@ def test_costs_are_those_of_the_environment():
 
 
 def test_the_learner_shows_costs():
-    check_history(learn(iterations=4, steps=20), ("cost_collision", "cost_speed"))
+    check_history(learn(iterations=4, steps=20), ("cost_collision", "cost_effort"))

@@ -11,7 +11,7 @@ from ssmarl.adapters.pettingzoo import MultiAgentConstrainEnv
 
 
 def vectorised(copies: int, num_cpus: int):
-    env = MultiAgentConstrainEnv("navigation", **HEAD_ON)
+    env = MultiAgentConstrainEnv("navigation", reset_infos=False, **HEAD_ON)
     return supersuit.concat_vec_envs_v1(
         supersuit.pettingzoo_env_to_vec_env_v1(env),
         copies,
@@ -41,4 +41,4 @@ def test_forked_workers_are_refused_with_one_line_that_names_spawn():
 def test_the_learner_shows_costs(graphs):
     history = learn(rollouts=2, steps=20, graphs=graphs)
     assert len(history) == 2
-    check_history(history, ("cost", "cost_collision", "cost_speed"))
+    check_history(history, ("cost", "cost_collision", "cost_effort"))

@@ -33,4 +33,4 @@ def test_torchrl_accepts_vectors_and_padded_graphs():
 
 
 def test_the_learner_shows_costs():
-    check_history(learn(iterations=3, steps=20), ("cost_collision", "cost_speed"))
+    check_history(learn(iterations=3, steps=20), ("cost_collision", "cost_effort"))

@@ -47,7 +47,13 @@ def learner(env: PettingZooWrapper) -> tuple[ProbabilisticActor, ClipPPOLoss]:
         return_log_prob=True,
     )
     critic = TensorDictModule(network(env, 1, True), [OBSERVATION], [("agent", "value")])
-    loss = ClipPPOLoss(actor, critic, entropy_coeff=1e-3, normalize_advantage=True)
+    loss = ClipPPOLoss(
+        actor,
+        critic,
+        entropy_coeff=1e-3,
+        normalize_advantage=True,
+        normalize_advantage_exclude_dims=(-2,),  # that of the agents
+    )
     loss.set_keys(
         reward=("agent", "reward"),
         action=ACTION,
@@ -62,7 +68,7 @@ def learner(env: PettingZooWrapper) -> tuple[ProbabilisticActor, ClipPPOLoss]:
 def learn(iterations: int = 30, seed: int = 0, steps: int = 40) -> list[dict[str, float]]:
     """Train two agents; per iteration the team's reward, and costs per agent and episode."""
     torch.manual_seed(seed)
-    constraints = ["collision=0.5", "speed=5"]
+    constraints = ["collision=0.5", "effort=20"]
     world = MultiAgentConstrainEnv("navigation", 2, constraints=constraints, max_cycles=steps)
     env = PettingZooWrapper(world, seed=seed)
     actor, loss = learner(env)
@@ -74,7 +80,7 @@ def learn(iterations: int = 30, seed: int = 0, steps: int = 40) -> list[dict[str
         after = data["next", "agent"]
         costs = {
             name: after["info", name].sum(dim=1).mean().item()
-            for name in ("cost_collision", "cost_speed")
+            for name in ("cost_collision", "cost_effort")
         }
         reward = after["reward"].sum(dim=(1, 2)).mean().item()
         history.append({"reward": reward, **costs, "multiplier": multiplier})

@@ -61,6 +61,7 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         *,
         max_cycles: int | None = None,
         render_mode: str | None = None,
+        reset_infos: bool = True,
         **options: Any,
     ):
         """See `ssmarl.make` for the other options.
@@ -70,6 +71,9 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
             num_agents: size of the team; None: the scenario's default.
             max_cycles: PettingZoo's name for `episode_length`.
             render_mode: `rgb_array`: `render()` returns a picture.
+            reset_infos: a reset has the infos of a step, with costs of zero: TorchRL reads there
+                which there are. False: they are empty, for SuperSuit, which writes those of the
+                next episode over the last ones of an episode.
             options: of `ssmarl.make`.
         """
         if render_mode not in (None, "rgb_array"):
@@ -77,7 +81,7 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         duration = options.setdefault("episode_length", max_cycles)
         if max_cycles not in (None, duration):
             raise InputError("max_cycles and episode_length differ: give one of them")
-        self.render_mode = render_mode
+        self.render_mode, self.reset_infos = render_mode, reset_infos
         self.env: Env = make(scenario, num_agents, **options)
         params, size = self.env.params, self.env.dynamics.action_dim
         self.possible_agents = [f"agent_{i}" for i in range(params.num_agents)]
@@ -136,7 +140,10 @@ class MultiAgentEnv(ParallelEnv[Agent, Observation, np.ndarray]):
         self._now, self.agents = now, self.possible_agents[:]
         result, observed = jax.device_get((result, observed))
         self._contacts = result.contacts
-        infos = {agent: self._info(result, i) for i, agent in enumerate(self.agents)}
+        infos = {
+            agent: self._info(result, i) if self.reset_infos else {}
+            for i, agent in enumerate(self.agents)
+        }
         return self._observations(observed), infos
 
     def step(

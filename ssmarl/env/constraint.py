@@ -19,6 +19,8 @@ MAX_LIMIT = 1e9
 """Largest limit and parameter of a cost: sums and squares of it are finite in 32 bits."""
 CostFunction = Callable[..., Float[Array, " A"]]
 """(transition, **parameters) → cost per agent; parameters are keyword-only, with defaults."""
+TAKEN = ("agent", "team", "worst_agent", "by_constraint", "most_by_constraint")
+"""Names that no cost has: `cost_<name>` of them means something else in evaluations."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Cost:
     None: the cost itself is differentiated."""
 
     def __post_init__(self) -> None:
+        if self.name in TAKEN:
+            raise InputError(f"cost {self.name!r}: choose another name, evaluations use this one")
         if self.surrogate is not None and set(_parameters(self.surrogate)) != set(self.parameters):
             raise InputError(
                 f"cost {self.name!r}: its surrogate has the parameters "

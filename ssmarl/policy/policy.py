@@ -154,6 +154,9 @@ def find(name: str | Path) -> Path:
         return known[short]
     path = Path(name)
     if path.is_dir() and not (path / FILE).is_file():
+        seeds = sorted(str(file.parent) for file in path.glob(f"*/{FILE}"))
+        if seeds:
+            raise InputError(f"policy {text!r}: it holds several, choose from {', '.join(seeds)}")
         raise InputError(f"policy {text!r}: no {FILE} there yet (written at the first evaluation)")
     if path.is_dir():
         path = path / FILE

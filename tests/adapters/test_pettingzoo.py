@@ -232,6 +232,8 @@ def test_a_reset_has_the_infos_of_a_step(cls):
         assert first[agent]["distance"] == pytest.approx(float(np.linalg.norm(distance[i])), 1e-5)
         costs = [value for name, value in first[agent].items() if name.startswith("cost")]
         assert costs == [0.0] * len(costs)
+    _, empty = cls("navigation", 3, reset_infos=False).reset(seed=0)
+    assert empty == {agent: {} for agent in env.possible_agents}
 
 
 @pytest.mark.parametrize("cls", CLASSES)

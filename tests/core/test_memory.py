@@ -1,5 +1,6 @@
-"""Large pages: the setting reaches the process, and a user's own is kept."""
+"""Large pages reach the process, a user's own setting is kept; free memory is given back."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -34,3 +35,33 @@ def test_a_process_starts_again_once_with_its_number_and_arguments():
 def test_a_users_own_setting_is_kept():
     assert len(run(GLIBC_TUNABLES="glibc.malloc.check=0")) == 1
     assert memory.with_large_pages({memory.VARIABLE: "mine"}) == {memory.VARIABLE: "mine"}
+
+
+RETURNED = """
+import ctypes, resource
+from pathlib import Path
+from ssmarl.core.memory import return_free_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+pieces = [libc.malloc(5000) for _ in range(20_000)]
+for piece in pieces:
+    ctypes.memset(piece, 1, 5000)
+for piece in pieces[:-1]:  # the last one keeps the heap from shrinking by itself
+    libc.free(piece)
+before = resident()
+print(return_free_memory(), before - resident())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
+def test_free_memory_goes_back_to_the_system():
+    done = subprocess.run(
+        [sys.executable, "-c", RETURNED], capture_output=True, text=True, check=True
+    )
+    possible, returned = done.stdout.split()
+    assert possible == "True"
+    assert int(returned) > 80e6, "of 100 MB that were free"

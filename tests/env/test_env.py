@@ -204,6 +204,12 @@ def test_a_cost_defined_again_under_its_name_takes_effect_at_once():
         np.testing.assert_array_equal(result.cost, value)
 
 
+def test_a_cost_cannot_have_the_name_of_another_figure():
+    """An evaluation would lose `cost_agent`, the contacts of an agent."""
+    with pytest.raises(ssmarl.InputError, match="choose another name"):
+        ssmarl.Cost("agent", lambda transition: transition.distance)
+
+
 def test_built_in_costs_are_not_replaced():
     with pytest.raises(ssmarl.InputError, match="built in"):
         ssmarl.register_cost(ssmarl.Cost("collision", lambda now: now.distance))

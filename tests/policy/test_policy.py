@@ -87,6 +87,15 @@ def test_damaged_missing_and_foreign_files_are_refused(tmp_path):
         ssmarl.load(path)
 
 
+def test_a_folder_of_seeds_is_answered_with_its_policies(tmp_path):
+    for seed in (1, 0):
+        folder = tmp_path / f"seed{seed}"
+        folder.mkdir()
+        (folder / FILE).write_bytes(b"")
+    with pytest.raises(ssmarl.InputError, match=r"choose from \S+seed0, \S+seed1"):
+        ssmarl.load(tmp_path)
+
+
 def test_every_flipped_bit_is_noticed(tmp_path):
     path = tmp_path / FILE
     save_policy(path, policy(), {"any": "thing"})

@@ -19,6 +19,7 @@ from ssmarl.control.controllers import controller
 from ssmarl.core.errors import InputError
 from ssmarl.env.layouts import LAYOUTS
 from ssmarl.policy.policy import Policy
+from ssmarl.viz.live import session as session_module
 from ssmarl.viz.live.protocol import KINDS, MAX_CHARACTERS, parse
 from ssmarl.viz.live.server import MAX_VIEWERS, application
 from ssmarl.viz.live.session import SPARE, Session, Stages
@@ -182,6 +183,16 @@ def test_what_is_not_finite_is_refused_and_not_shown(stages):
     with pytest.raises(InputError, match="not finite"):
         session.step()
     assert session.frame() == before
+
+
+def test_what_was_compiled_for_other_teams_is_given_up(monkeypatch):
+    """The soak test's short version: executables are counted instead of megabytes."""
+    monkeypatch.setattr(session_module, "MAX_STAGES", 1)
+    session, alive = Session(Stages(controller("orca"))), []
+    for agents in (2, 4, 5, 6):
+        session.configure("navigation", agents, 0)
+        alive.append(len(jax.devices()[0].client.live_executables()))
+    assert max(alive[1:]) <= alive[1] + 2, alive
 
 
 def test_obstacles_can_be_added_up_to_the_spare_ones(stages):
