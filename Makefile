@@ -11,7 +11,7 @@ run: .venv/installed  ## train `navigation`, evaluate on up to 96 agents with an
 	@if [ -e $(RUN)/config.json ]; then $(BIN)/ssmarl train --resume $(RUN); \
 	else $(BIN)/ssmarl train --recipe navigation --out $(RUN); fi
 	$(BIN)/ssmarl eval $(RUN) --num-agents 3 6 12 24 48 96 --episodes 100 --json $(RUN)/eval.json
-	$(BIN)/ssmarl eval $(RUN) --filter certificate --liveness turn back_off --num-agents 3 6 12 24 48 96 \
+	$(BIN)/ssmarl eval $(RUN) --filter certificate --num-agents 3 6 12 24 48 96 \
 		--episodes 100 --json $(RUN)/eval-certificate.json
 	$(BIN)/ssmarl plot $(RUN) --out $(RUN)/plots/curves.png
 	$(BIN)/ssmarl render $(RUN) --filter certificate --num-agents 24 --out $(RUN)/videos/navigation-n24.gif

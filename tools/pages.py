@@ -1,11 +1,11 @@
 """Pages of experiments in the docs, made of their results (`make docs-numbers`).
 
 `results/experiments/NAME/` holds what `ssmarl reproduce NAME` measured (`results.json`,
-`curves.csv`). Its page and figures are made of these files alone, in `docs/reproduced/NAME/`, beside
-the pictures of episodes that the command drew.
+`curves.csv`). Its page and figures are made of these files alone, in `docs/reproduced/NAME/`,
+beside the pictures of episodes that the command drew.
 
-    python tools/pages.py                                   # all pages anew
-    python tools/pages.py runs/reproduce/results/safety/quick    # take in new results, then all pages
+    python tools/pages.py                                        # all pages anew
+    python tools/pages.py runs/reproduce/results/safety/quick    # new results first
 """
 
 import dataclasses

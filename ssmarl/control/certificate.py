@@ -18,6 +18,7 @@ again by the old lines, and so at all later steps: docs/safety.md has the proof 
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -42,9 +43,10 @@ class CertificateConfig:
     margin: float = 0.01
     """Added to contact distances, in metres: contact forces vanish there, and it covers rounding
     for episodes of any practical length."""
-    swept: bool = False
-    """Whether H_i contains the present position too: then the straight line from every position to
-    the next is certified, not only its ends."""
+    hull: Literal["next", "now", "before"] = "next"
+    """Where H_i begins: at the next position; at the present one, so that the straight line to the
+    next is certified too, not only its ends; or at the one of a step ago, for agents that plan a
+    step ahead while their bodies still move to where they plan from."""
 
     def __post_init__(self) -> None:
         check_ranges(self, margin=(1e-6, 1e3))
@@ -100,16 +102,12 @@ def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) 
     steps = braking_steps(dynamics, params)
     own = view.own
     agents, obstacles = view.graph.agents, view.graph.obstacles
-    here = braking_path(params, dynamics, own, steps)
-    there = braking_path(params, dynamics, own[:, None] + agents.feature, steps).position
+    mine, speed = hull_points(view, own, steps, config)
+    theirs, _ = hull_points(view, own[:, None] + agents.feature, steps, config)
     standing = obstacles.feature[:, :, None, :2]  # a hull of one point
-    mine = here.position
-    if config.swept:
-        mine = jnp.concatenate([jnp.zeros_like(mine[:, :1]), mine], axis=1)
-        there = jnp.concatenate([agents.feature[:, :, None, :2], there], axis=2)
     pairs = [
         separate(jnp.broadcast_to(mine[:, None], (*others.shape[:2], *mine.shape[1:])), others)
-        for others in (there, standing)
+        for others in (theirs, standing)
     ]
     pair = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *pairs)
 
@@ -125,12 +123,26 @@ def make_rule(view: LocalView, config: CertificateConfig = CertificateConfig()) 
         body=_body(dynamics, own),
         gap=jnp.where(present, pair.gap, jnp.inf),
         contact=contact,
-        speed=here.speed,
+        speed=speed,
         params=params,
         dynamics=dynamics,
         steps=steps,
         reach=reach(params, config),
     )
+
+
+def hull_points(
+    view: LocalView, observed: Float[Array, "*n D"], steps: int, config: CertificateConfig
+) -> tuple[Float[Array, "*n P 2"], Float[Array, "*n"]]:
+    """Points whose hull is H of bodies that are observed as S, and the speed left at its end."""
+    path = braking_path(view.params, view.dynamics, observed, steps)
+    here, velocity = observed[..., None, :2], observed[..., None, 2:4]
+    earlier = {
+        "next": [],
+        "now": [here],
+        "before": [here - view.params.dt * velocity, here],
+    }[config.hull]
+    return jnp.concatenate([*earlier, path.position], axis=-2), path.speed
 
 
 def reach(params: WorldParams, config: CertificateConfig = CertificateConfig()) -> float:

@@ -22,7 +22,6 @@ from ssmarl.control.filters import (
 from ssmarl.control.liveness import DEFAULT, Liveness, LivenessState, chosen_rungs, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.scripted import Scripted, nothing_learned
-from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
 from ssmarl.env.env import Env

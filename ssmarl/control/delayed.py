@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ssmarl.control.braking import AT_REST, braking_path, braking_steps
-from ssmarl.control.certificate import CertificateConfig, Rule, reach
+from ssmarl.control.braking import AT_REST
+from ssmarl.control.certificate import CertificateConfig, Rule, hull_points, make_rule
 from ssmarl.control.hulls import separate
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.nearest_action import nearest_allowed
@@ -29,7 +29,6 @@ from ssmarl.core.errors import InputError
 from ssmarl.env.dynamics.base import Dynamics, bound_action
 from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
 from ssmarl.env.params import ACTION_LIMIT, WorldParams
-from ssmarl.env.state import Body
 
 MAX_AGE = 8
 """Steps after which a state says nothing any more: its owner may be anywhere."""
@@ -104,43 +103,8 @@ def fresh_rule(view: LocalView, config: CertificateConfig) -> Rule:
     Robots plan one step ahead: while a body moves from p(t − 1) to p(t), others plan from its
     state at t. Where it stops in between lies in conv{p(t − 1), p(t), braking from there}.
     """
-    params, dynamics = view.params, view.dynamics
-    require_boxes(params, dynamics)
-    steps = braking_steps(dynamics, params)
-    agents, obstacles = view.graph.agents, view.graph.obstacles
-    mine, speed = _hull(view, view.own, steps)
-    theirs, _ = _hull(view, view.own[:, None] + agents.feature, steps)
-    standing = jnp.repeat(obstacles.feature[:, :, None, :2], mine.shape[1], axis=2)
-    others = jnp.concatenate([theirs, standing], axis=1)
-    pair = separate(jnp.broadcast_to(mine[:, None], others.shape), others)
-    present = jnp.concatenate([agents.mask, obstacles.mask], axis=1)
-    contact = params.agent_radius + jnp.concatenate([agents.radius, obstacles.radius], axis=1)
-    share = jnp.concatenate(
-        [jnp.full_like(agents.radius, 0.5), jnp.ones_like(obstacles.radius)], axis=1
-    )
-    room = share * jax.nn.relu(pair.gap - contact - config.margin)
-    return Rule(
-        normal=pair.normal,
-        bound=jnp.where(present, pair.extent + room, jnp.inf),
-        body=Body(view.own[:, :2], view.own[:, 2:], view.own[:, :0]),
-        gap=jnp.where(present, pair.gap, jnp.inf),
-        contact=contact,
-        speed=speed,
-        params=params,
-        dynamics=dynamics,
-        steps=steps,
-        reach=reach(params, config),
-    )
-
-
-def _hull(
-    view: LocalView, observed: Float[Array, "*n 4"], steps: int
-) -> tuple[Float[Array, "*n P 2"], Float[Array, "*n"]]:
-    """Where bodies were, are, and are while they brake; and the speed left after that."""
-    path = braking_path(view.params, view.dynamics, observed, steps)
-    here = observed[..., None, :2]
-    before = here - view.params.dt * observed[..., None, 2:]
-    return jnp.concatenate([before, here, path.position], axis=-2), path.speed
+    require_boxes(view.params, view.dynamics)
+    return make_rule(view, dataclasses.replace(config, hull="before"))
 
 
 def with_old_neighbors(
@@ -149,13 +113,12 @@ def with_old_neighbors(
     """The rule of fresh neighbours together with that of old ones, and who has to brake."""
     params, dynamics = view.params, view.dynamics
     assert isinstance(dynamics, DoubleIntegrator), "checked by fresh_rule"
-    own, _ = _hull(view, view.own, rule.steps)
+    earlier = dataclasses.replace(config, hull="before")
+    own, _ = hull_points(view, view.own, rule.steps, earlier)
     box = grown(params, dynamics, old, rule.steps)
     corners = _corners(box)
-    points = max(own.shape[1], corners.shape[2])
-    shape = (*corners.shape[:2], points, 2)
-    mine = jnp.broadcast_to(_repeated(own, points, 1)[:, None], shape)
-    pair = separate(mine, _repeated(corners, points, 2))
+    mine = jnp.broadcast_to(own[:, None], (*corners.shape[:2], *own.shape[1:]))
+    pair = separate(mine, corners)
     contact = params.agent_radius + old.radius
     room = pair.gap - contact - config.margin
     lost = old.age > MAX_AGE
@@ -184,12 +147,3 @@ def _corners(box: Box) -> Float[Array, "A J 4 2"]:
     x, y = (box.low[..., 0], box.high[..., 0]), (box.low[..., 1], box.high[..., 1])
     order = ((0, 0), (1, 0), (1, 1), (0, 1))
     return jnp.stack([jnp.stack([x[i], y[j]], axis=-1) for i, j in order], axis=-2)
-
-
-def _repeated(points: Float[Array, "..."], count: int, axis: int) -> Float[Array, "..."]:
-    """Points with the last one repeated until there are so many: the hull is the same."""
-    missing = count - points.shape[axis]
-    if missing <= 0:
-        return points
-    last = jax.lax.slice_in_dim(points, points.shape[axis] - 1, None, axis=axis)
-    return jnp.concatenate([points, jnp.repeat(last, missing, axis=axis)], axis=axis)

@@ -7,7 +7,7 @@ certificate is about the reference. So that it holds for the vehicles too, the f
     radius = (radius of the vehicle + largest tracking error + error of an estimate) / scale,
 
 and hulls that contain the present position, so that the straight line between two policy steps,
-which vehicles track, is certified as a whole (`CertificateConfig.swept`).
+which vehicles track, is certified as a whole (`CertificateConfig.hull`).
 """
 
 import dataclasses
@@ -131,7 +131,7 @@ def make_planner(
     vehicle.require_speed(top_speed(env))
     source = unfiltered(policy) if isinstance(policy, str) else policy
     radius = max(certified_radius(vehicle), env.params.agent_radius)
-    config = CertificateConfig(swept=True)
+    config = CertificateConfig(hull="now")
     rungs = Liveness(liveness if filter and env.goal_edges == "target" else ())
     agents = env.params.num_agents
 
