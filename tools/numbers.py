@@ -171,12 +171,103 @@ def filters_small() -> str:
     return table("n = 3; n = 9 | reward | cost/agent | success | safe agents", rows)
 
 
+def agent_steps(row: Figures) -> int:
+    """Agents × steps × episodes of an evaluation."""
+    return row["num_agents"] * row["episode_length"] * row["episodes"]
+
+
+def contacts(row: Figures) -> str:
+    """Contact-steps of all episodes; beside zero the rate that so many agent-steps exclude."""
+    total = round(row["cost_team"] * row["episodes"])
+    if total:
+        return f"{total:,}"
+    return f"**0** (rate < {3 / agent_steps(row):.0e})"
+
+
+def certified() -> str:
+    """The shipped policy behind the certificate with liveness, on fresh seeds."""
+    rows = [
+        [
+            f"{row['num_agents']:,}, {row['episode_length']:,}, {row['episodes']:,}",
+            f"{row['reward_agent']:,.1f}",
+            contacts(row),
+            percent(row["success"]),
+            f"{100 * row['reach']:.3f} %",
+            percent(row["filter_interventions"]),
+            f"{row['liveness_go_around'] + row['liveness_back_off']:.2f}",
+            f"{row['filter_violations'] * row['episodes']:.0f}",
+            str(row["seed"]),
+        ]
+        for row in load("results/safety/certified.json")
+    ]
+    head = "n, T, episodes | reward/agent | contact-steps | success | reach | replaced"
+    return table(f"{head} | attempts/episode | void | seed", rows)
+
+
+def hostile() -> str:
+    """Random, chasing, constant and broken actions behind the certificate."""
+    rows = [
+        [
+            f"{row['num_agents']:,}",
+            f"{row['episodes']:,}",
+            f"{agent_steps(row):,}",
+            contacts(row),
+            percent(row["filter_interventions"]),
+            f"{row['filter_violations'] * row['episodes']:.0f}",
+            f"{row['graph_overflow'] * row['episodes']:.0f}",
+        ]
+        for row in load("results/safety/hostile.json")
+    ]
+    head = "n | episodes | agent-steps | contact-steps | replaced | void"
+    return table(f"{head} | left out of the graph", rows)
+
+
+def worst_cases() -> str:
+    """Agents that arrive and contact-steps of every controller on every layout."""
+    found = load("results/safety/layouts.json")
+    names = list(dict.fromkeys(row["controller"] for row in found))
+    rows = []
+    for layout in dict.fromkeys(row["layout"] for row in found):
+        cells = []
+        for name in names:
+            row = next(
+                (r for r in found if r["layout"] == layout and r["controller"] == name), None
+            )
+            if row is None:
+                cells.append("not run")
+                continue
+            arrived = round(row["reach"] * row["num_agents"])
+            cells.append(f"{arrived} of {row['num_agents']}, {row['cost_team']:.0f}")
+        rows.append([f"`{layout}`", *cells])
+    return table(" | ".join(["layout", *names]), rows)
+
+
+def filter_time() -> str:
+    """Time of policy and filter by team size."""
+    rows = [
+        [
+            f"{row['n']:,}",
+            f"{row['graph_ms']:.2f} ms",
+            f"{row['policy_ms']:.2f} ms",
+            f"{row['filter_ms']:.2f} ms",
+            f"{row['together_ms']:.2f} ms",
+            f"{1e3 * row['together_ms'] / row['n']:.1f} µs",
+        ]
+        for row in load("results/safety/bench.json")["filter"]
+    ]
+    return table("n | graph | policy | filter | policy + filter | of it per agent", rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "paper-world": paper_world,
     "clipped-world": clipped_world,
     "shipped": shipped,
     "filters-large": filters_large,
     "filters-small": filters_small,
+    "certified": certified,
+    "hostile": hostile,
+    "worst-cases": worst_cases,
+    "filter-time": filter_time,
 }
 
 

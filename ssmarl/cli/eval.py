@@ -47,8 +47,8 @@ class Eval:
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     liveness: tuple[str, ...] = ("default",)
-    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
-    make_room, none, or default."""
+    """What agents that make no progress do behind the certificate: go_around, knock, turn,
+    back_off, make_room, none, or default."""
     scenario: str | None = None
     """Another than the policy was trained on: its slots become the agents' goals."""
     num_agents: tuple[int, ...] = ()

@@ -28,8 +28,8 @@ class Render:
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     liveness: tuple[str, ...] = ("default",)
-    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
-    make_room, none, or default."""
+    """What agents that make no progress do behind the certificate: go_around, knock, turn,
+    back_off, make_room, none, or default."""
     num_agents: int | None = None
     """Size of the team. None: as trained."""
     layout: str | None = None

@@ -37,8 +37,8 @@ class Simulate:
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
     liveness: tuple[str, ...] = ("default",)
-    """What agents that make no progress do behind the certificate: go_around, turn, back_off,
-    make_room, none, or default."""
+    """What agents that make no progress do behind the certificate: go_around, knock, turn,
+    back_off, make_room, none, or default."""
     load: tuple[str, ...] = ()
     """Python files of your own that a policy depends on."""
     seed: int = 0

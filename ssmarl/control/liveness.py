@@ -8,9 +8,10 @@ can be left out:
 
     go_around  along the contour of what stands in the way (`free_directions.py`): first to the
                side where less has to be turned, then to the other, until the way is free
+    knock      towards the goal and back in turns, so that agents parked in the way notice
     turn       90° from the goal's direction, alternately to the left and to the right
     back_off   away from the goal
-    make_room  an agent at its goal next to which others keep driving steps aside, and returns
+    make_room  an agent at its goal next to which others keep moving steps aside, and returns
 
 An agent that is stuck again tries the next rung. Every cycle lasts longer than the one before. All
 of it uses only what the agent itself knows.
@@ -30,7 +31,7 @@ from ssmarl.core.errors import InputError
 from ssmarl.env.geometry import direction, length
 from ssmarl.env.progress import SLOW_SPEED, update_mean_velocity
 
-RUNGS = ("go_around", "turn", "back_off", "make_room")
+RUNGS = ("go_around", "knock", "turn", "back_off", "make_room")
 DEFAULT_RUNGS = ("go_around", "back_off")
 """Behind the certificate, unless others are named."""
 DEFAULT, NONE = ("default",), ("none",)
@@ -45,6 +46,8 @@ FIRST_STEPS = 8
 long."""
 AROUND_STEPS = 30
 """The same for going around, at most: it ends when the way to the goal is free."""
+KNOCK_STEPS, KNOCK_TURN = 32, 4
+"""The same for knocking, and steps until it turns round: others at their goals never do this."""
 NEARER = 0.05
 """Metres nearer to the goal that count as progress; going around ends only after as much."""
 MAX_CYCLES = 4
@@ -55,9 +58,7 @@ ARRIVING = 3.0
 """Speed per distance to the goal while going around, in 1/s."""
 PRESSED_WITHIN, PRESSED_SPEED = 0.15, 0.3
 """Clearance to a moving neighbour (metres, metres a second) at which a parked agent is pressed."""
-TOUCHING = 0.03
-"""Clearance at which any neighbour presses it, moving or not, in metres: it may be locked in."""
-PRESSED_STEPS = 20
+PRESSED_STEPS = 8
 """Steps of it after which a parked agent makes room; twice as many after every time, so that two
 agents with neighbouring goals do not displace each other endlessly."""
 ROOM_STEPS = 4
@@ -105,6 +106,8 @@ class LivenessState(eqx.Module):
     """Unit vector in which the current attempt drives, unless it goes around."""
     around: Bool[Array, " A"]
     """Whether the current attempt goes around."""
+    knocks: Bool[Array, " A"]
+    """Whether the current attempt knocks."""
     side: Float[Array, " A"]
     """To which side it went around last, 1 (left) or −1."""
     hit_distance: Float[Array, " A"]
@@ -133,6 +136,7 @@ class LivenessState(eqx.Module):
             attempts=zero,
             heading=jnp.zeros((num_agents, 2)),
             around=jnp.zeros(num_agents, bool),
+            knocks=jnp.zeros(num_agents, bool),
             side=none,
             hit_distance=none,
             nearest=none + jnp.inf,
@@ -170,10 +174,12 @@ def escape(
     ahead = _rotate(direction(goal), angle)
     heading = jnp.where(stuck[:, None], ahead, jnp.where(room[:, None], aside, state.heading))
     begins = stuck | room
-    steps = jnp.where(goes_around, AROUND_STEPS, FIRST_STEPS) * longer
+    lengths = {"go_around": AROUND_STEPS, "knock": KNOCK_STEPS}
+    steps = jnp.asarray([lengths.get(name, FIRST_STEPS) for name in RUNGS])[rung] * longer
     duration = jnp.where(room, ROOM_STEPS, steps)
     remaining = jnp.where(begins, duration, jnp.maximum(state.remaining - 1, 0))
     around = jnp.where(begins, goes_around, state.around) & (remaining > 0)
+    knocks = jnp.where(begins, stuck & (rung == RUNGS.index("knock")), state.knocks)
     hit = jnp.where(goes_around, distance, state.hit_distance)
 
     way, side, free = _around(view, goal, around, goes_around, state.side)
@@ -181,7 +187,8 @@ def escape(
     done = around & ((free & (distance < hit - NEARER)) | ~away)
     remaining = jnp.where(done, 0, remaining)
     speed = jnp.where(around, jnp.minimum(SPEED, ARRIVING * distance), SPEED)[:, None]
-    wanted = speed * jnp.where(around[:, None], way, heading)
+    back = knocks & (remaining // KNOCK_TURN % 2 == 0)
+    wanted = speed * jnp.where(around[:, None], way, jnp.where(back[:, None], -heading, heading))
     begun = [(stuck & (rung == k)).sum() for k in range(len(RUNGS) - 1)]
     after = LivenessState(
         mean_velocity=mean,
@@ -189,6 +196,7 @@ def escape(
         attempts=jnp.where(away, state.attempts + stuck, 0),
         heading=heading,
         around=around & ~done,
+        knocks=knocks,
         side=side,
         hit_distance=hit,
         nearest=jnp.where(stuck | closer, distance, state.nearest),
@@ -208,6 +216,7 @@ def _kinds(config: Liveness) -> tuple[tuple[float, int], ...]:
     every = (
         (0.0, "go_around"),
         (0.0, "go_around"),
+        (0.0, "knock"),
         (math.pi / 2, "turn"),
         (-math.pi / 2, "turn"),
         (math.pi, "back_off"),
@@ -261,9 +270,7 @@ def _pressed(
     offset = agents.feature[..., :2]
     speed = length(agents.feature[..., 2:4] + view.velocity[:, None])
     contact = view.params.agent_radius + agents.radius
-    clearance = length(offset) - contact
-    near = (clearance < TOUCHING) | ((clearance < PRESSED_WITHIN) & (speed > PRESSED_SPEED))
-    close = agents.mask & near
+    close = agents.mask & (length(offset) - contact < PRESSED_WITHIN) & (speed > PRESSED_SPEED)
     pushed = close.any(axis=1) & parked
     away = direction(-(offset * close[..., None]).sum(axis=1))
     longer = before + jnp.where(pushed, 1.0, -jnp.clip(before, -0.2, 0.2))

@@ -58,6 +58,17 @@ def test_an_agent_goes_around_a_wall_without_contact():
     assert 1 <= free["liveness_go_around"] <= 4
 
 
+def test_parked_agents_make_room_and_return():
+    """A ring of them closes the goal of a ninth agent, which knocks."""
+    driver = controller(
+        "certificate", filter="certificate", liveness=("go_around", "knock", "make_room")
+    )
+    result = evaluate_policy(driver, layout="ring", episodes=1, episode_length=400)
+    assert result.figures["cost_team"] == 0
+    assert result.figures["liveness_make_room"] >= 1
+    assert result.figures["reach"] == 1
+
+
 def test_room_along_a_direction_against_small_steps():
     """How far an agent can go, by walking there in steps of a millimetre."""
     rng = np.random.default_rng(0)
@@ -100,7 +111,7 @@ def test_the_first_free_direction_to_either_side():
 
 
 def test_rungs_that_do_not_exist_or_cannot_work_are_refused():
-    with pytest.raises(ssmarl.InputError, match="choose from go_around, turn, back_off, make_room"):
+    with pytest.raises(ssmarl.InputError, match="choose from go_around, knock, turn"):
         controller("pretrained:navigation", filter="certificate", liveness=("jump",))
     driver = controller("pretrained:navigation", filter="certificate")
     assert isinstance(driver, Filtered)

@@ -80,5 +80,5 @@ def drawn(env: Env, found: Filtering, agent: int) -> Json:
     }
 
 
-def _rounded(values: np.ndarray) -> list[float]:
-    return [round(float(value), 3) for value in values]
+def _rounded(values: Array | np.ndarray) -> list[float]:
+    return [round(float(value), 3) for value in np.asarray(values)]

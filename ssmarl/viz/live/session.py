@@ -93,7 +93,7 @@ class Stages:
         if layout is not None and layout not in self.layouts:
             raise InputError(f"layout {layout!r}: choose from {', '.join(self.layouts)}")
         with self._lock:
-            key = (scenario, None if layout else agents, filter, layout)
+            key = (scenario, None if layout is not None else agents, filter, layout)
             if key not in self._made:
                 start = None if layout is None else self.layouts[layout]
                 made = _stage(with_filter(self.policy, filter), scenario, key[1], start)
@@ -121,6 +121,8 @@ class Session:
         self, scenario: str, agents: int | None, seed: int, layout: str | None = None
     ) -> None:
         """Use another environment; nothing changes if it is impossible."""
+        if layout is not None:
+            agents = None  # it has its own number
         if agents is not None and not 1 <= agents <= MAX_AGENTS:
             raise InputError(f"agents is {agents}: it must be from 1 to {MAX_AGENTS}")
         stage = self.stages.get(scenario, agents, self.filter, layout)
