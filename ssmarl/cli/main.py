@@ -13,6 +13,7 @@ from jax.errors import JaxRuntimeError
 
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
+from ssmarl.cli.deploy import Deploy
 from ssmarl.cli.eval import Eval
 from ssmarl.cli.list import List
 from ssmarl.cli.plot import Plot
@@ -103,6 +104,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
+        | Annotated[Deploy, tyro.conf.subcommand("deploy")]
         | Annotated[Robots, tyro.conf.subcommand("robots")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
         | Annotated[List, tyro.conf.subcommand("list")]

@@ -5,6 +5,7 @@ Clocks run slowly, so that a busy machine does not count as a fault of its own.
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import signal
 import socket
@@ -42,11 +43,11 @@ def slow_clock():
     return BEGAN + SLOW * (time.time() - BEGAN)
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=60.0, told=lambda: ""):
     """Until a condition holds, in real time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, f"it did not happen {told()}"
         time.sleep(0.01)
 
 
@@ -131,7 +132,7 @@ def assert_stopped_as_stated(vehicle, last_command):
     late = [motors for now, motors, _ in writes if now > last_command + SILENCE_SECONDS + 0.02]
     assert late
     assert not np.any(late)
-    gap = max(b[0] - a[0] for a, b in zip(writes, writes[1:], strict=False))
+    gap = max(b[0] - a[0] for a, b in itertools.pairwise(writes))
     speed = ROVERC.drive.max_speed * np.sqrt(2)
     stated = speed * (SILENCE_SECONDS + 0.02 + gap + ROVERC.drive.motor_lag)
     since = [place for now, _, place in writes if now >= last_command]
@@ -307,7 +308,7 @@ def test_a_silent_pose_source_stops_everybody_in_time(fleet):
     shots = fleet.shots[before:]
     silent = shots[0].time
     assert {mode for shot in shots for mode in shot.mode} >= {Mode.BRAKE, Mode.STOP}
-    gap = max(b.time - a.time for a, b in zip(shots, shots[1:], strict=False))
+    gap = max(b.time - a.time for a, b in itertools.pairwise(shots))
     stopped = next(shot.time for shot in shots if set(shot.mode) == {Mode.STOP})
     assert stopped - silent <= 0.5 + 3 * gap
     stated = ROVERC.pid.max_speed * (0.2 + 3 * gap) + ROVERC.braking_distance
@@ -425,7 +426,8 @@ def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
         station = threading.Thread(target=run, daemon=True)
         station.start()
         wait_for(
-            lambda: shots and np.linalg.norm(shots[-1].reference_velocity, axis=1).min() > 0.05
+            lambda: shots and np.linalg.norm(shots[-1].reference_velocity, axis=1).min() > 0.05,
+            told=lambda: str(shots[-1:]),
         )
         os.kill(running[0].pid, signal.SIGKILL)
         running[0].wait()
