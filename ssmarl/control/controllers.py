@@ -131,9 +131,16 @@ class Filtered(eqx.Module):
     @compiled_module
     def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
         """Every agent's safe action, and the new recurrent state."""
+        action, after, _ = self.act_and_tell(observation, recurrent)
+        return action, after
+
+    def act_and_tell(
+        self, observation: Any, recurrent: Any
+    ) -> tuple[Float[Array, "A U"], FilterState, Float[Array, "A U"]]:
+        """The same, and what was wanted."""
         nominal, (inner, escapes) = self.nominal(observation, recurrent)
         action, counts = filter_action(self.filter, observation.filter, nominal)
-        return action, FilterState(inner, recurrent.counts + counts, escapes)
+        return action, FilterState(inner, recurrent.counts + counts, escapes), nominal
 
 
 Controller = Bare | Filtered

@@ -267,11 +267,12 @@ def _stage(policy: Controller, scenario: str, agents: int | None, layout: Json |
 
     def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
         seen = policy.observe(wide, state)
-        action, after = policy.act(seen, recurrent)
-        replaced = jnp.zeros(action.shape[0], bool)
         if isinstance(policy, Filtered):
-            nominal = bound_action(wide.params, policy.nominal(seen, recurrent)[0])
-            replaced = changed(wide, nominal, action)
+            action, after, nominal = policy.act_and_tell(seen, recurrent)
+            replaced = changed(wide, bound_action(wide.params, nominal), action)
+        else:
+            action, after = policy.act(seen, recurrent)
+            replaced = jnp.zeros(action.shape[0], bool)
         state, result = wide.step(state, action)
         checked = (action, state.position, result.reward, result.cost)
         shown = Shown(

@@ -172,10 +172,10 @@ def test_one_can_watch_the_certificate_act(tab):
     tab, _ = tab
     tab.select_option("#layout", "circle-8")
     tab.click("#choice button")
-    wait(tab, "world.layout === 'circle-8' && frame.position.length === 16")
+    wait(tab, "world.layout === 'circle-8' && frame.position.length === 16", seconds=600)
     assert tab.is_disabled("#agents")
     tab.select_option("#filter", "certificate")
-    wait(tab, "world.filter === 'certificate'")
+    wait(tab, "world.filter === 'certificate'", seconds=600)  # it compiles
     for step in range(tab.evaluate("frame.step"), 14):
         tab.click("#step")
         wait(tab, f"frame.step === {step} + 1")
