@@ -116,12 +116,13 @@ class VehicleEnd:
             raise InputError("--poses-to is for simulated vehicles")
         key = read_key(self.key)
         poses_to = None if self.poses_to is None else parse_address(self.poses_to)
-        opened = bound_socket(parse_address(self.listen))
+        address = parse_address(self.listen)
         motors = (
             SimulatedMotors(record, self.position, self.heading, self.seed)
             if driver == "simulated"
             else RoverCMotors(self.bus)
         )
+        opened = bound_socket(address)
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())

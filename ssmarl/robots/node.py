@@ -28,6 +28,8 @@ STANDING = (Mode.READY, Mode.STOP, Mode.EMERGENCY)
 """States in which motors are off, so that a pose may be anywhere: somebody carried the vehicle."""
 MAX_AHEAD = 0.05
 """Seconds by which a pose may be later than the clock before it is dropped."""
+HIDDEN = 0.05
+"""Seconds without a pose after which a vehicle is predicted from its commands."""
 MAX_LATE = 5.0
 """Control periods that a late step counts for at most."""
 
@@ -77,6 +79,8 @@ class NodeState:
     loops: PidState
     velocity: Float[np.ndarray, "A 2"]
     """Commanded last, in metres a second."""
+    travelled: Float[np.ndarray, "A 2"]
+    """Integral of the commanded velocity from the newest pose to `time`, in metres."""
     battery: Float[np.ndarray, " A"]
     """In volts."""
     mode: tuple[Mode, ...]
@@ -135,6 +139,7 @@ def initial(
         hold=none,
         loops=PidState.initial(num_vehicles),
         velocity=nowhere,
+        travelled=nowhere,
         battery=np.full(num_vehicles, float(battery)),
         mode=(Mode.READY,) * num_vehicles,
         reason=("",) * num_vehicles,
@@ -153,7 +158,7 @@ def observe(config: NodeConfig, state: NodeState, now: float, frame: PoseFrame) 
     settings = config.vehicle.filter
     finite = np.isfinite(frame.position).all(axis=1) & np.isfinite(frame.heading)
     seen = frame.seen & finite & (frame.time > state.motion.time)
-    ahead = predicted(settings, state.motion, frame.time)
+    ahead = estimate(config, state, frame.time)
     near = plausible(settings, state.motion, ahead, frame.position, seen)
     near &= np.isfinite(state.motion.time)
     motion = updated(settings, state.motion, ahead, frame.position, near)
@@ -169,9 +174,11 @@ def observe(config: NodeConfig, state: NodeState, now: float, frame: PoseFrame) 
             np.where(rows, fresh.covariance, motion.covariance),
         )
     used = near | moved
+    since = state.time - frame.time if np.isfinite(state.time) else 0.0
     return dataclasses.replace(
         state,
         motion=motion,
+        travelled=np.where(used[:, None], state.velocity * since, state.travelled),
         heading=np.where(used, frame.heading, state.heading),
         rejected=state.rejected + (seen & ~used),
     )
@@ -180,12 +187,25 @@ def observe(config: NodeConfig, state: NodeState, now: float, frame: PoseFrame) 
 def estimate(config: NodeConfig, state: NodeState, now: float) -> Motion:
     """Where the vehicles are now, as far as is known.
 
-    A vehicle without poses is expected to go on until it brakes, and to come to rest.
+    For `HIDDEN` seconds a vehicle is expected to keep its velocity. One without poses for longer
+    is expected to have done what it was commanded: with motors that follow within T seconds,
+    displacement = ∫ commanded velocity dt + T·(velocity at its last pose − commanded now).
     """
-    vehicle, motion = config.vehicle, state.motion
-    speed = np.hypot(motion.velocity[:, 0], motion.velocity[:, 1])
-    longest = vehicle.supervisor.brake_after + speed / (2 * vehicle.deceleration)
-    return predicted(vehicle.filter, motion, np.minimum(now, motion.time + longest))
+    ahead = predicted(config.vehicle.filter, state.motion, now)
+    hidden = np.isfinite(state.motion.time) & (now - state.motion.time > HIDDEN)
+    if not hidden.any():
+        return ahead
+    rows = hidden[:, None]
+    since = now - state.time if np.isfinite(state.time) else 0.0
+    driven = state.travelled + state.velocity * since
+    lag = config.vehicle.drive.motor_lag
+    driven = driven + lag * (state.motion.velocity - state.velocity)
+    return Motion(
+        ahead.time,
+        np.where(rows, state.motion.position + driven, ahead.position),
+        np.where(rows, state.velocity, ahead.velocity),
+        ahead.covariance,
+    )
 
 
 def tick(
@@ -251,7 +271,14 @@ def tick(
     motors = vehicle.drive.motors(velocity, np.where(drives, turn, 0.0), state.heading)
     motors = np.where((drives | brakes)[:, None], np.clip(motors, -LEVELS, LEVELS), 0)
     after = dataclasses.replace(
-        state, time=now, hold=hold, loops=loops, velocity=velocity, mode=mode, reason=reason
+        state,
+        time=now,
+        hold=hold,
+        loops=loops,
+        velocity=velocity,
+        travelled=state.travelled + state.velocity * (dt if np.isfinite(state.time) else 0.0),
+        mode=mode,
+        reason=reason,
     )
     stands = ~(was & drives)
     reference = _anchored(stands, motion.position, reference)

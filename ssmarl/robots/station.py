@@ -8,7 +8,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class EmergencyStop:
 def run_station(
     controller: Controller,
     poses: PoseSource,
-    links: list[Link],
+    links: Sequence[Link],
     emergency: EmergencyStop,
     *,
     goals: Callable[[], np.ndarray | None] = lambda: None,

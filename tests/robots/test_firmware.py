@@ -76,7 +76,7 @@ def random_packets(count):
         elif chance < 0.2 and sent:
             data = sent[rng.integers(len(sent))]
         elif chance < 0.25:
-            data = data[: rng.integers(len(data))] + rng.bytes(rng.integers(5))
+            data = data[: rng.integers(len(data))] + rng.bytes(int(rng.integers(5)))
         sent.append(data)
         yield now, data
 

@@ -66,7 +66,9 @@ class Recorder(SimulatedMotors):
 class Vehicle:
     """A vehicle's process as a thread: the same loop, socket and rules."""
 
-    def __init__(self, number=7, key=KEY, position=(0.0, 0.0), poses_to=None, port=0):
+    def __init__(
+        self, number=7, key=KEY, position=(0.0, 0.0), poses_to=None, port=0, clock=slow_clock
+    ):
         self.motors = Recorder(ROVERC, position, seed=number)
         self.socket = bound_socket(("127.0.0.1", port))
         self.address = self.socket.getsockname()[:2]
@@ -80,7 +82,7 @@ class Vehicle:
                 4,
                 poses_to=poses_to,
                 noise=PoseNoise(0.0005, 0.002),
-                clock=slow_clock,
+                clock=clock,
                 running=lambda: not self.ended.is_set(),
             ),
             daemon=True,
@@ -379,7 +381,7 @@ def test_the_network_can_stop_everybody_but_only_with_the_key(controller):
 
 
 def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
-    """Real processes: the killed one's vehicle stops for the station, the others go on."""
+    """A real process: when it is killed its vehicle stops for the station, the others go on."""
     supervisor = dataclasses.replace(  # generous: processes on a busy machine are late
         ROVERC.supervisor, brake_after=2.0, stop_after=4.0, max_tracking_error=1.0
     )
@@ -390,7 +392,7 @@ def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
     other._use(controller.room, patient, 0.02)
     room, keys = controller.room, [packets.new_key() for _ in range(3)]
     poses = UdpPoses([0, 1, 2])
-    running, addresses = [], []
+    running, addresses, others = [], [], []
 
     def start(i, port=0, place=None):
         file = tmp_path / f"{i}-{len(running)}.key"
@@ -413,8 +415,12 @@ def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
     ended = threading.Event()
     shots: list = []
     try:
-        started = [start(i) for i in range(3)]
-        addresses = [listening(process) for process in started]
+        addresses = [listening(start(0))]
+        others = [
+            Vehicle(i, keys[i], tuple(room.starts[i]), poses.address, clock=time.time)
+            for i in (1, 2)
+        ]
+        addresses += [vehicle.address for vehicle in others]
         links = [Link(i, keys[i], addresses[i]) for i in range(3)]
 
         def run():
@@ -442,6 +448,8 @@ def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
         assert station.is_alive()
     finally:
         ended.set()
+        for vehicle in others:
+            vehicle.close()
         for process in running:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
