@@ -84,6 +84,8 @@ class Brain:
     """V, numbers of an embedding."""
     detection: float
     """Range within which other robots must be perceived and heard, in units."""
+    real: type = np.float32
+    """Precision of all numbers, in messages too."""
 
     def memory(self, rows: int) -> Leaves:
         """What robots remember at the start: a row each."""
@@ -104,7 +106,11 @@ def detection_range(env: Env, radius: float) -> float:
 
 
 def make_brain(
-    policy: Policy, env: Env, vehicle: Vehicle, liveness: tuple[str, ...] = LIVENESS
+    policy: Policy,
+    env: Env,
+    vehicle: Vehicle,
+    liveness: tuple[str, ...] = LIVENESS,
+    real: type = np.float32,
 ) -> Brain:
     """The brain of every robot of a team.
 
@@ -113,6 +119,7 @@ def make_brain(
         env: its world; sizes of the team and of the room do not matter.
         vehicle: that tracks the reference.
         liveness: rungs for robots that make no progress behind the filter.
+        real: precision; np.float64 needs JAX with 64 bits, and a policy with such weights.
     """
     if policy.metadata.num_actors is not None or policy.metadata.goal_edges != "target":
         raise InputError(
@@ -179,6 +186,7 @@ def make_brain(
         second=functools.partial(second, weights),
         size=size,
         detection=detection_range(env, radius),
+        real=real,
     )
 
 
@@ -190,7 +198,7 @@ def _memory(policy: Policy, rows: int) -> tuple[Tree, LivenessState]:
 def reset_row(memory: Leaves, fresh: Leaves, row: int, rows: int) -> Leaves:
     """The memory with one robot's row as at the start: its process was started again."""
 
-    def replaced(leaf: Array, new: Array) -> Any:
+    def replaced(leaf: Any, new: Any) -> Any:
         if leaf.shape[0] != rows:  # counts of the whole team
             return leaf
         copy = np.array(leaf)
