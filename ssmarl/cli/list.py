@@ -21,6 +21,7 @@ from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.experiments import EXPERIMENTS
 from ssmarl.policy.policy import pretrained, read_policy_metadata
+from ssmarl.robots.vehicles import VEHICLES
 from ssmarl.train.recipes import RECIPES
 
 
@@ -30,7 +31,7 @@ class List:
 
     what: Annotated[str | None, tyro.conf.Positional] = None
     """One of the tables: scenarios, costs, dynamics, drivers, filters, recipes,
-    policies, experiments, algorithms, settings. None: all but settings."""
+    policies, experiments, vehicles, algorithms, settings. None: all but settings."""
     algorithm: Annotated[str | None, tyro.conf.Positional] = None
     """With settings: of this algorithm only."""
     load: tuple[str, ...] = ()
@@ -144,6 +145,18 @@ def _experiments() -> Table:
     return table
 
 
+def _vehicles() -> Table:
+    table = Table(
+        "vehicle", "radius", "speed", "scale", "what it is", title="Vehicles (ssmarl deploy)"
+    )
+    for name in VEHICLES:
+        vehicle = VEHICLES[name]
+        scale = f"{vehicle.scale.metres:g} m a unit, {vehicle.scale.seconds:g} s a second"
+        speed = f"{vehicle.pid.max_speed:g} m/s"
+        table.add_row(name, f"{vehicle.radius:g} m", speed, scale, vehicle.summary)
+    return table
+
+
 def _drivers() -> Table:
     table = Table("driver", "what it does", title="Drivers (ssmarl simulate)")
     for name, driver in DRIVERS.items():
@@ -172,5 +185,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "recipes": _recipes,
     "policies": _policies,
     "experiments": _experiments,
+    "vehicles": _vehicles,
     "algorithms": _algorithms,
 }

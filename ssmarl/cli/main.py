@@ -13,6 +13,7 @@ from jax.errors import JaxRuntimeError
 
 from ssmarl import __version__
 from ssmarl.cli.bench import Bench
+from ssmarl.cli.deploy import Deploy
 from ssmarl.cli.eval import Eval
 from ssmarl.cli.export import Export
 from ssmarl.cli.list import List
@@ -107,6 +108,7 @@ def _commands(args: Sequence[str]) -> Any:
         | Annotated[View, tyro.conf.subcommand("view")]
         | Annotated[Simulate, tyro.conf.subcommand("simulate")]
         | Annotated[Robot, tyro.conf.subcommand("robot")]
+        | Annotated[Deploy, tyro.conf.subcommand("deploy")]
         | Annotated[Robots, tyro.conf.subcommand("robots")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
         | Annotated[List, tyro.conf.subcommand("list")]

@@ -101,11 +101,36 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class FleetRun:
+    """Runs of a simulated fleet of vehicles from random starts; the first is drawn."""
+
+    label: str
+    file: str
+    """Name of the picture, a .png beside the page."""
+    policy: str
+    vehicle: str
+    num_agents: int
+    starts: int
+    seed: int
+    """Of the first start; the others follow."""
+
+    def settings(self) -> Json:
+        """Everything but label, file and policy."""
+        return {
+            "vehicle": self.vehicle,
+            "num_agents": self.num_agents,
+            "starts": self.starts,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
 class Plan:
     """What an experiment runs; its trainings are those that evaluations and drawings name."""
 
     evaluations: list[Evaluation]
     drawings: list[Drawing] = field(default_factory=list)
+    fleets: list[FleetRun] = field(default_factory=list)
 
     def rows(self) -> list[Training]:
         """The trainings, once for every label under which they appear."""

@@ -1,4 +1,4 @@
-"""One unit of work of an experiment in a process of its own: training, evaluation or drawing.
+"""One unit of work of an experiment in a process of its own: training, evaluation, drawing, fleet.
 
 `python -m ssmarl.experiments.job FILE` does what the JSON file describes. Every job writes its
 result last and atomically, and looks for it first: a finished job is never run again, and a
@@ -25,7 +25,7 @@ def run_job(job: Json) -> None:
 
     Args:
         job: `kind`, `result` (the file it writes), `load` (files of the user's own), and for a
-            training `config` and `folder`; for an evaluation or a drawing `policy` and `settings`.
+            training `config` and `folder`; for everything else `policy` and `settings`.
     """
     result = Path(job["result"])
     if result.exists():
@@ -93,7 +93,29 @@ def _shard(job: Json) -> Json:
     return run_shard(job)
 
 
-KINDS = {"train": _train, "evaluate": _evaluate, "draw": _draw, "shard": _shard}
+def _fleet(job: Json) -> Json:
+    from ssmarl.robots.figures import save_trial
+    from ssmarl.robots.trial import summary, trials
+    from ssmarl.robots.vehicles import VEHICLES
+
+    settings: dict[str, Any] = dict(job["settings"])
+    seeds = range(settings["seed"], settings["seed"] + settings["starts"])
+    vehicle, count = VEHICLES.find(settings["vehicle"]), settings["num_agents"]
+    found = []
+    for trial in trials(job["policy"], vehicle, count, seeds):
+        if not found:
+            save_trial(trial, Path(job["picture"]), f"{count} vehicles, paths in m")
+        found.append(trial.figures())
+    return {"summary": summary(found), "runs": found}
+
+
+KINDS = {
+    "train": _train,
+    "evaluate": _evaluate,
+    "draw": _draw,
+    "shard": _shard,
+    "fleet": _fleet,
+}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ssmarl.experiments.base import (
     Drawing,
     Evaluation,
     Experiment,
+    FleetRun,
     Plan,
     Training,
     short_hash,
@@ -52,7 +53,8 @@ def reproduce(
     trainings = {t.key: _training_job(t, work, load) for t in plan.trainings()}
     evaluations = [_policy_job(item, trainings, work, load) for item in plan.evaluations]
     drawings = [_policy_job(item, trainings, work, load) for item in plan.drawings]
-    launcher(_in_order([*evaluations, *drawings]))
+    fleets = [_policy_job(item, trainings, work, load) for item in plan.fleets]
+    launcher(_in_order([*evaluations, *drawings, *fleets]))
     head: Json = {
         "experiment": experiment.name,
         "budget": budget,
@@ -67,6 +69,7 @@ def reproduce(
         [_trained(training, trainings[training.key]) for training in plan.rows()],
         _curves(plan, trainings),
         [_drawn(*pair, out) for pair in zip(plan.drawings, drawings, strict=True)],
+        [_drawn(*pair, out) for pair in zip(plan.fleets, fleets, strict=True)],
     )
     write_results(results)
     if results.trainings:
@@ -119,12 +122,15 @@ def _training_job(training: Training, work: Path, load: tuple[str, ...]) -> Job:
 
 
 def _policy_job(
-    item: Evaluation | Drawing, trainings: dict[str, Job], work: Path, load: tuple[str, ...]
+    item: Evaluation | Drawing | FleetRun,
+    trainings: dict[str, Job],
+    work: Path,
+    load: tuple[str, ...],
 ) -> Job:
-    """The job of an evaluation or a drawing, after the training of its policy."""
+    """The job of an evaluation, a drawing or a fleet, after the training of its policy."""
     after = trainings[item.policy.key] if isinstance(item.policy, Training) else None
     named = item.policy if after is None else after.name
-    kind = "evaluate" if isinstance(item, Evaluation) else "draw"
+    kind = {Evaluation: "evaluate", Drawing: "draw", FleetRun: "fleet"}[type(item)]
     settings = item.settings()
     name = f"{kind}-n{item.num_agents}-{short_hash({'policy': named, **settings})}"
     result = work / f"{kind}s" / f"{name}.json"
@@ -150,7 +156,7 @@ def _in_order(jobs: list[Job]) -> list[Job]:
     return list(found.values())
 
 
-def _drawn(item: Drawing, job: Job, out: Path) -> Json:
+def _drawn(item: Drawing | FleetRun, job: Job, out: Path) -> Json:
     shutil.copyfile(job.data["picture"], out / item.file)
     figures = json.loads(Path(job.data["result"]).read_text())
     return {"label": item.label, "file": item.file, "settings": item.settings(), **figures}

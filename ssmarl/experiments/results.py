@@ -42,6 +42,8 @@ class Results:
     """By label: the thinned metrics of each seed."""
     drawings: list[Json] = field(default_factory=list)
     """One object each: label, file, and of every agent path length and first step at its target."""
+    fleets: list[Json] = field(default_factory=list)
+    """One object each: label, file, settings, a summary, and the figures of every run."""
 
     def labels(self) -> list[str]:
         """Rows, in the order of the plan."""
@@ -73,6 +75,7 @@ def write_results(results: Results) -> None:
         "evaluations": results.evaluations,
         "trainings": results.trainings,
         "drawings": results.drawings,
+        "fleets": results.fleets,
     }
     write_json(results.folder / RESULTS, data)
     columns = list(
@@ -108,7 +111,8 @@ def read_results(folder: Path) -> Results:
         kept = {name: column for name, column in columns.items() if not np.isnan(column).all()}
         curves.setdefault(label, []).append(kept)
     evaluations, trainings = data.pop("evaluations"), data.pop("trainings")
-    return Results(folder, data, evaluations, trainings, curves, data.pop("drawings", []))
+    drawings, fleets = data.pop("drawings", []), data.pop("fleets", [])
+    return Results(folder, data, evaluations, trainings, curves, drawings, fleets)
 
 
 def thinned(metrics: dict[str, list[float]], points: int = CURVE_POINTS) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ To add one: a class with the members of `MotorDriver`, and a line in `DRIVERS`.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ MAX_STEPS = 500
 """Of a simulated vehicle at once: a process that was suspended does not simulate all of it."""
 
 
+@runtime_checkable
 class MotorDriver(Protocol):
     """The motors of one vehicle."""
 

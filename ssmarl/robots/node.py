@@ -22,7 +22,7 @@ from ssmarl.core.config import POSITIVE, check_ranges
 from ssmarl.robots.pid import PidState, Reference, shortened, track
 from ssmarl.robots.supervisor import Health, Mode, next_mode
 from ssmarl.robots.vehicle import LEVELS, Vehicle
-from ssmarl.robots.velocity import Motion, measured, plausible, predicted
+from ssmarl.robots.velocity import Motion, plausible, predicted, updated
 
 STANDING = (Mode.READY, Mode.STOP, Mode.EMERGENCY)
 """States in which motors are off, so that a pose may be anywhere: somebody carried the vehicle."""
@@ -153,18 +153,21 @@ def observe(config: NodeConfig, state: NodeState, now: float, frame: PoseFrame) 
     settings = config.vehicle.filter
     finite = np.isfinite(frame.position).all(axis=1) & np.isfinite(frame.heading)
     seen = frame.seen & finite & (frame.time > state.motion.time)
-    near = plausible(settings, state.motion, frame.time, frame.position, seen)
+    ahead = predicted(settings, state.motion, frame.time)
+    near = plausible(settings, state.motion, ahead, frame.position, seen)
     near &= np.isfinite(state.motion.time)
-    standing = np.array([mode in STANDING for mode in state.mode], bool)
-    moved = seen & standing & ~near
-    motion = measured(settings, state.motion, frame.time, frame.position, near)
-    fresh = Motion.at_rest(settings, frame.time, frame.position)
-    motion = Motion(
-        np.where(moved, fresh.time, motion.time),
-        np.where(moved[:, None], fresh.position, motion.position),
-        np.where(moved[:, None], fresh.velocity, motion.velocity),
-        np.where(moved[:, None, None], fresh.covariance, motion.covariance),
-    )
+    motion = updated(settings, state.motion, ahead, frame.position, near)
+    moved = seen & ~near
+    if moved.any():
+        moved &= np.array([mode in STANDING for mode in state.mode], bool)
+        fresh = Motion.at_rest(settings, frame.time, frame.position)
+        rows = moved[:, None]
+        motion = Motion(
+            np.where(moved, fresh.time, motion.time),
+            np.where(rows, fresh.position, motion.position),
+            np.where(rows, fresh.velocity, motion.velocity),
+            np.where(rows, fresh.covariance, motion.covariance),
+        )
     used = near | moved
     return dataclasses.replace(
         state,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ MAX_FRAMES = 64
 """Frames that are kept until the next control step; older ones are dropped."""
 
 
+@runtime_checkable
 class PoseSource(Protocol):
     """Where poses come from."""
 

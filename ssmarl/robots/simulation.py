@@ -113,7 +113,7 @@ def simulate(
     goals: Callable[[], np.ndarray | None] = lambda: None,
     forever: bool = False,
 ) -> Iterator[Snapshot]:
-    """A run, one snapshot per control step.
+    """A run, one snapshot per control step, until all vehicles have arrived.
 
     Args:
         controller: the station, with its room.
@@ -125,6 +125,30 @@ def simulate(
         goals: new goals, in metres; None: as before.
         forever: go on after all have arrived.
     """
+    shots = _run(controller, config, seed, fault, lost, emergency, goals)
+    return shots if forever else settled(shots, controller.config.period)
+
+
+def settled(shots: Iterator[Snapshot], period: float) -> Iterator[Snapshot]:
+    """Snapshots until all vehicles have been at their goals, slowly, for a second."""
+    seconds = 0.0
+    for shot in shots:
+        yield shot
+        slow = np.hypot(*shot.reference_velocity.T) < SLOW
+        seconds = seconds + period if (shot.arrived & slow).all() else 0.0
+        if seconds >= SETTLED:
+            return
+
+
+def _run(
+    controller: Controller,
+    config: SimulationConfig,
+    seed: int,
+    fault: Fault | None,
+    lost: Callable[[float, int], bool] | None,
+    emergency: Callable[[], bool],
+    goals: Callable[[], np.ndarray | None],
+) -> Iterator[Snapshot]:
     rng = np.random.default_rng(seed)
     room, vehicle = controller.room, controller.vehicle
     count = len(room.starts)
@@ -137,8 +161,8 @@ def simulate(
     seen, state = CaptureState(), controller.initial()
     dt = 1.0 / config.capture.rate
     every = max(1, round(controller.config.period / dt))
-    settled, k = 0, 0
-    while k * dt <= config.max_seconds or forever:
+    k = 0
+    while k * dt <= config.max_seconds:
         now = EPOCH + k * dt
         seen = capture(config.capture, seen, now, fleet, rng)
         if k % every == 0:
@@ -160,10 +184,6 @@ def simulate(
                     links[i].waiting.append((now + config.delay, data))
             shot = snapshot(controller, state, output, fleet, k * dt, battery)
             yield shot
-            slow = np.hypot(*shot.reference_velocity.T) < SLOW
-            settled = settled + 1 if (shot.arrived & slow).all() else 0
-            if settled * every * dt >= SETTLED and not forever:
-                return
         for i, receiver in enumerate(receivers):
             for data in links[i].due(now):
                 receiver.receive(data, now)

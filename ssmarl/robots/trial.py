@@ -54,6 +54,38 @@ class Trial:
         }
 
 
+@dataclass
+class Totals:
+    """What a run amounts to so far, without keeping it."""
+
+    seconds: float = 0.0
+    squares: float = 0.0
+    """Sum of squared errors of driving vehicles."""
+    rows: int = 0
+    worst: float = 0.0
+    """Largest error, in metres."""
+    clearance: float = np.inf
+    """Smallest so far, in metres."""
+    arrived: int = 0
+    vehicles: int = 0
+
+    def add(self, shot: Snapshot) -> None:
+        """One control step more."""
+        driving = np.array([mode is Mode.DRIVE for mode in shot.mode])
+        error = shot.error[driving]
+        self.seconds, self.vehicles = shot.time, len(driving)
+        self.squares += float((error**2).sum())
+        self.rows += len(error)
+        self.worst = max(self.worst, float(error.max(initial=0.0)))
+        self.clearance = min(self.clearance, float(shot.clearance.min()))
+        self.arrived = int(shot.arrived.sum())
+
+    @property
+    def error_rms(self) -> float:
+        """Of driving vehicles, in metres."""
+        return float(np.sqrt(self.squares / max(self.rows, 1)))
+
+
 def collect(snapshots: Iterable[Snapshot], controller: Controller) -> Trial:
     """A run as arrays."""
     shots = list(snapshots)

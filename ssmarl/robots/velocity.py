@@ -52,14 +52,15 @@ class Motion:
     """Of the last measurement of each, in seconds."""
     position: Plane
     velocity: Plane
-    covariance: Float[np.ndarray, "A 2 2"]
-    """Of (p, v), the same for both axes."""
+    covariance: Float[np.ndarray, "A 3"]
+    """Var p, cov(p, v) and var v, the same for both axes."""
 
     @staticmethod
     def at_rest(config: VelocityFilterConfig, time: float, position: Plane) -> "Motion":
         """After the first measurement of vehicles that stand."""
         agents = len(position)
-        covariance = np.tile(np.diag([config.noise**2, config.noise**2]), (agents, 1, 1))
+        covariance = np.empty((agents, 3))
+        covariance[:] = (config.noise**2, 0.0, config.noise**2)
         return Motion(np.full(agents, time), position, np.zeros((agents, 2)), covariance)
 
 
@@ -73,15 +74,13 @@ def predicted(
     known = np.isfinite(motion.time)
     since = np.broadcast_to(time, motion.time.shape) - np.where(known, motion.time, np.inf)
     dt = np.maximum(since, 0.0)
-    advance = np.tile(np.eye(2), (len(dt), 1, 1))
-    advance[:, 0, 1] = dt
+    pp, pv, vv = motion.covariance.T
     # White noise of the acceleration with this density over the interval.
-    density = config.acceleration**2 * dt
-    noise = np.empty((len(dt), 2, 2))
-    noise[:, 0, 0] = density * dt**2 / 3
-    noise[:, 0, 1] = noise[:, 1, 0] = density * dt / 2
-    noise[:, 1, 1] = density
-    covariance = advance @ motion.covariance @ advance.transpose(0, 2, 1) + noise
+    kick = config.acceleration**2 * dt
+    covariance = np.empty((len(dt), 3))
+    covariance[:, 0] = pp + dt * (2 * pv + dt * (vv + kick / 3))
+    covariance[:, 1] = pv + dt * (vv + kick / 2)
+    covariance[:, 2] = vv + kick
     position = motion.position + dt[:, None] * motion.velocity
     return Motion(motion.time + dt, position, motion.velocity, covariance)
 
@@ -89,19 +88,50 @@ def predicted(
 def plausible(
     config: VelocityFilterConfig,
     motion: Motion,
-    time: float,
+    ahead: Motion,
     position: Plane,
     seen: Bool[np.ndarray, " A"],
 ) -> Bool[np.ndarray, " A"]:
-    """Which of the poses that were seen are new, finite, and near enough to their prediction."""
-    ahead = predicted(config, motion, time)
-    spread = np.sqrt(ahead.covariance[:, 0, 0] + config.noise**2)
-    gate = np.clip(config.deviations * spread, config.min_jump, config.max_jump)
-    with np.errstate(invalid="ignore"):  # NaN compares as not near
-        jump = np.hypot(
-            position[:, 0] - ahead.position[:, 0], position[:, 1] - ahead.position[:, 1]
-        )
-        return seen & (time > motion.time) & (jump <= gate)
+    """Which of the poses that were seen are new, finite, and near enough to their prediction.
+
+    Args:
+        config: what is known of motion and measurement.
+        motion: before.
+        ahead: its prediction for the time of the measurement.
+        position: measured.
+        seen: which vehicles were.
+    """
+    spread = np.sqrt(ahead.covariance[:, 0] + config.noise**2)
+    gate = np.minimum(np.maximum(config.deviations * spread, config.min_jump), config.max_jump)
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN compares as not near
+        apart = position - ahead.position
+        jump = np.hypot(apart[:, 0], apart[:, 1])
+        return seen & (ahead.time > motion.time) & (jump <= gate)
+
+
+def updated(
+    config: VelocityFilterConfig,
+    motion: Motion,
+    ahead: Motion,
+    position: Plane,
+    seen: Bool[np.ndarray, " A"],
+) -> Motion:
+    """The motion after new poses, of which the prediction is known."""
+    pp, pv, vv = ahead.covariance.T
+    total = pp + config.noise**2
+    to_position, to_velocity = pp / total, pv / total
+    rows = seen[:, None]
+    error = np.where(rows, position - ahead.position, 0.0)
+    covariance = np.empty_like(ahead.covariance)
+    covariance[:, 0] = (1 - to_position) * pp
+    covariance[:, 1] = (1 - to_position) * pv
+    covariance[:, 2] = vv - to_velocity * pv
+    return Motion(
+        np.where(seen, ahead.time, motion.time),
+        np.where(rows, ahead.position + to_position[:, None] * error, motion.position),
+        np.where(rows, ahead.velocity + to_velocity[:, None] * error, motion.velocity),
+        np.where(rows, covariance, motion.covariance),
+    )
 
 
 def measured(
@@ -109,7 +139,7 @@ def measured(
     motion: Motion,
     time: float,
     position: Plane,
-    seen: np.ndarray,
+    seen: Bool[np.ndarray, " A"],
 ) -> Motion:
     """The motion after new poses.
 
@@ -120,20 +150,4 @@ def measured(
         position: measured; rows of vehicles that were not seen are not read.
         seen: which vehicles were [A].
     """
-    ahead = predicted(config, motion, time)
-    variance = ahead.covariance[:, 0, 0] + config.noise**2
-    gain = ahead.covariance[:, :, 0] / variance[:, None]
-    error = np.where(seen[:, None], position - ahead.position, 0.0)
-    shrink = np.tile(np.eye(2), (len(variance), 1, 1))
-    shrink[:, :, 0] -= gain
-    covariance = shrink @ ahead.covariance
-
-    def choose(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        return np.where(seen.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    return Motion(
-        choose(ahead.time, motion.time),
-        choose(ahead.position + gain[:, :1] * error, motion.position),
-        choose(ahead.velocity + gain[:, 1:] * error, motion.velocity),
-        choose(covariance, motion.covariance),
-    )
+    return updated(config, motion, predicted(config, motion, time), position, seen)

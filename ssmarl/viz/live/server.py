@@ -55,7 +55,7 @@ def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Star
     viewers: set[WebSocket] = set()
 
     async def watch(socket: WebSocket) -> None:
-        if not _same_origin(socket) or len(viewers) >= MAX_VIEWERS:
+        if not same_origin(socket) or len(viewers) >= MAX_VIEWERS:
             await socket.close(code=1008)
             return
         await socket.accept()
@@ -65,7 +65,11 @@ def application(policy: Policy | Classical, name: str, hosts: list[str]) -> Star
         finally:
             viewers.discard(socket)
 
-    routes = [Route(f"/{file}", _file(file, kind)) for file, kind in FILES.items()]
+    page = resources.files("ssmarl.viz.live") / "page"
+    routes = [
+        Route(f"/{file}", page_file((page / (file or "page.html")).read_bytes(), kind))
+        for file, kind in FILES.items()
+    ]
     return Starlette(
         routes=[*routes, WebSocketRoute("/watch", watch)],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
@@ -180,7 +184,7 @@ class Viewer:
         }
 
 
-def _same_origin(socket: WebSocket) -> bool:
+def same_origin(socket: WebSocket) -> bool:
     """Pages of other origins may not control; programs, which send no origin, may."""
     origin = socket.headers.get("origin")
     if origin is None:
@@ -191,9 +195,8 @@ def _same_origin(socket: WebSocket) -> bool:
         return False
 
 
-def _file(name: str, kind: str) -> Callable:
-    folder = resources.files("ssmarl.viz.live") / "page"
-    content = (folder / (name or "page.html")).read_bytes()
+def page_file(content: bytes, kind: str) -> Callable:
+    """A route's function that answers with a file of a page, and the headers that protect it."""
 
     async def answer(_: HttpRequest) -> Response:
         return Response(content, media_type=kind, headers=SECURITY)
