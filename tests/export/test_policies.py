@@ -114,7 +114,9 @@ def test_without_deadlock_escape():
     graph = env.graph(env.reset(jax.random.key(0)))
     action, *_ = session_of(step).run(None, inputs_of(step, graph, first_state(step, 3)))
     inner = policy.joint.actor.actor  # type: ignore[attr-defined]
-    np.testing.assert_allclose(action, inner(graph, inner.initial_state(3))[0].mean, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(action), inner(graph, inner.initial_state(3))[0].mean, atol=1e-5
+    )
 
 
 def test_a_graph_survives_the_way_through_plain_arrays():

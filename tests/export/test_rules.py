@@ -74,6 +74,7 @@ def test_a_rule_computes_what_jax_computes(name):
         }
         wanted_all = flat(jnp.asarray(x), jnp.asarray(y))
         for got, wanted in zip(session.run(None, inputs), wanted_all, strict=True):
+            got = np.asarray(got)  # noqa: PLW2901
             assert got.dtype == wanted.dtype
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
 

@@ -421,15 +421,20 @@ def test_a_fleet_of_processes_arrives(capsys):
     assert "3 of 3 arrived" in capsys.readouterr().out
 
 
-def test_soak_prints_totals_and_wrong_values_are_refused(tmp_path, capsys):
+@pytest.mark.slow
+def test_soak_prints_totals(tmp_path, capsys):
     out = tmp_path / "totals.json"
-    command = f"robots soak --robots {ROBOTS} --seeds 2 --json {out}".split()
+    command = ["robots", "soak", "--robots", str(ROBOTS), "--seeds", "2", "--json", str(out)]
     assert main(command) == 0
     assert "2 runs of 6: 0 contacts" in capsys.readouterr().out
     totals = json.loads(out.read_text())
     assert totals["contacts"] == 0
     assert totals["seeds"] == 2
+
+
+def test_wrong_values_are_refused(capsys):
     assert main(["robots", "soak", "--loss", "2"]) == 2
     assert "loss" in capsys.readouterr().err
     assert main(["robots", "soak", "--robots", "0"]) == 2
+    assert main(["robots", "decentral", "--robots", "0"]) == 2
     assert main(["robot", "pretrained:navigation", "--id", "-1", "--goal", "0", "0"]) == 2

@@ -198,11 +198,20 @@ class Agent:
             return np.ascontiguousarray(array[None], kind)
 
         return Local(
-            *map(row, (agent, mask, fresh, talks, obstacle, radius, walls)),
-            row(goal[None]),
-            *map(row, (low, high, age, is_old)),
-            np.array([blind]),
-            np.array([not self.driving]),
+            agent=row(agent),
+            agent_mask=row(mask),
+            fresh=row(fresh),
+            communicates=row(talks),
+            obstacle=row(obstacle),
+            obstacle_radius=row(radius),
+            obstacle_mask=row(walls),
+            goal=row(goal[None]),
+            low=row(low),
+            high=row(high),
+            age=row(age),
+            old_mask=row(is_old),
+            blind=np.array([blind]),
+            stands=np.array([not self.driving]),
         )
 
     def after_first(self, embedding: Float[np.ndarray, " V"]) -> None:

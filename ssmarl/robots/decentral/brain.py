@@ -39,27 +39,31 @@ SLOTS = 12
 """Neighbours, obstacles and old neighbours that a robot knows at once, of each the nearest."""
 
 
+Rows = Any
+"""An array of the host, or of the device."""
+
+
 class Local(NamedTuple):
     """What robots know at one step; a row each, relative to the robot. Units of the world."""
 
-    agent: Float[Array, "A K 4"]
+    agent: Float[Rows, "A K 4"]
     """Relative position and velocity of neighbours."""
-    agent_mask: Bool[Array, "A K"]
-    fresh: Bool[Array, "A K"]
+    agent_mask: Bool[Rows, "A K"]
+    fresh: Bool[Rows, "A K"]
     """Whose state is of this step, within the range of the certificate."""
-    communicates: Bool[Array, "A K"]
-    obstacle: Float[Array, "A M 4"]
-    obstacle_radius: Float[Array, "A M"]
-    obstacle_mask: Bool[Array, "A M"]
-    goal: Float[Array, "A 1 4"]
-    low: Float[Array, "A J 4"]
+    communicates: Bool[Rows, "A K"]
+    obstacle: Float[Rows, "A M 4"]
+    obstacle_radius: Float[Rows, "A M"]
+    obstacle_mask: Bool[Rows, "A M"]
+    goal: Float[Rows, "A 1 4"]
+    low: Float[Rows, "A J 4"]
     """Of old neighbours, as in `OldNeighbors`."""
-    high: Float[Array, "A J 4"]
-    age: Int[Array, "A J"]
-    old_mask: Bool[Array, "A J"]
-    blind: Bool[Array, " A"]
+    high: Float[Rows, "A J 4"]
+    age: Int[Rows, "A J"]
+    old_mask: Bool[Rows, "A J"]
+    blind: Bool[Rows, " A"]
     """Who perceives nothing, or more than it has slots for, and therefore brakes."""
-    stands: Bool[Array, " A"]
+    stands: Bool[Rows, " A"]
     """Whose vehicle does not drive."""
 
 
