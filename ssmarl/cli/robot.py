@@ -68,7 +68,7 @@ class Robot:
         from ssmarl.robots.decentral.agent import AgentConfig, warmed
         from ssmarl.robots.decentral.brain import make_brain
         from ssmarl.robots.decentral.network import NetworkConfig
-        from ssmarl.robots.decentral.robot_process import serve_robot
+        from ssmarl.robots.decentral.robot_process import RobotLoop, serve_robot
         from ssmarl.robots.packets import read_key
         from ssmarl.robots.planner import ESTIMATE_ERROR
         from ssmarl.robots.vehicles import VEHICLES
@@ -89,9 +89,8 @@ class Robot:
         link = self.link.open()
         print(f"robot {self.id} is ready", flush=True)
         agent = AgentConfig(self.id, goal, error, key)
-        serve_robot(
-            link, brain, record, agent, faults, self.seed, running=lambda: not ended.is_set()
-        )
+        loop = RobotLoop(brain, record, agent, faults, self.seed)
+        serve_robot(link, loop, running=lambda: not ended.is_set())
         link.close()
 
 

@@ -153,7 +153,7 @@ def _pad(build: Builder, equation: JaxprEqn, x: str, value: str) -> str:
     low, high, between = zip(*equation.params["padding_config"], strict=True)
     if any(between) or min(*low, *high) < 0:
         raise InputError("onnx: padding between elements has no rule")
-    return build.add("Pad", x, build.integers(*low, *high), value)
+    return build.add("Pad", x, build.integers(*map(int, low), *map(int, high)), value)
 
 
 INDEXING: dict[str, Rule] = {"gather": _gather, "pad": _pad, "scatter": _scatter, "slice": _slice}

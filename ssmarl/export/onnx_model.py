@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from ssmarl.core.errors import InputError
 from ssmarl.export.onnx_builder import IR_VERSION, OPSET, Builder
 from ssmarl.export.onnx_indexing import INDEXING, NEEDS_KNOWN
-from ssmarl.export.onnx_primitives import PRIMITIVES, onnx_type
+from ssmarl.export.onnx_primitives import PRIMITIVES, dtype_of, onnx_type, shape_of
 from ssmarl.export.signature import Step
 
 RULES = PRIMITIVES | INDEXING
@@ -108,7 +108,7 @@ def _walk(build: Builder, jaxpr: Jaxpr, consts: Any, arguments: list[Any]) -> li
 
     def read(atom: Any) -> Value:
         constant = isinstance(atom, Literal)
-        return np.asarray(atom.val, atom.aval.dtype) if constant else known[atom]
+        return np.asarray(atom.val, dtype_of(atom)) if constant else known[atom]
 
     known |= zip(jaxpr.constvars, (np.asarray(value) for value in consts), strict=True)
     known |= zip(jaxpr.invars, arguments, strict=True)
@@ -151,7 +151,7 @@ def _folded(equation: JaxprEqn, values: list[Value]) -> list[Value] | None:
     """The results of an equation of constants."""
     if not all(isinstance(value, np.ndarray) for value in values):
         return None
-    shapes = [out.aval.shape for out in equation.outvars]
+    shapes = [shape_of(out) for out in equation.outvars]
     if not all(isinstance(dim, int) for shape in shapes for dim in shape):
         return None
     if equation.primitive.name == "dim_as_value" or max(map(np.prod, shapes)) > MAX_FOLDED:

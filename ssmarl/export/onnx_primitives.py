@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax.extend.core import JaxprEqn, Var
+from jax.extend.core import JaxprEqn
 
 from ssmarl.core.errors import InputError
 from ssmarl.export.onnx_builder import Builder
@@ -51,11 +51,15 @@ DIRECT = {
 REDUCTIONS = {"reduce_sum": "ReduceSum", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
 
 
-def output(equation: JaxprEqn) -> Var:
+def output(equation: JaxprEqn) -> Any:
     """The only output of an equation."""
     (out,) = equation.outvars
-    assert isinstance(out, Var)
     return out
+
+
+def dtype_of(variable: Any) -> Any:
+    """Its element type."""
+    return variable.aval.dtype
 
 
 def shape_of(variable: Any) -> tuple:
@@ -78,7 +82,7 @@ def _integer_pow(build: Builder, equation: JaxprEqn, x: str) -> str:
     power = equation.params["y"]
     if power == 2:
         return build.add("Mul", x, x)
-    return build.add("Pow", x, build.constant(power, output(equation).aval.dtype))
+    return build.add("Pow", x, build.constant(power, dtype_of(output(equation))))
 
 
 def _square(build: Builder, equation: JaxprEqn, x: str) -> str:
@@ -99,7 +103,7 @@ def _is_finite(build: Builder, equation: JaxprEqn, x: str) -> str:
 
 
 def _select(build: Builder, equation: JaxprEqn, which: str, *cases: str) -> str:
-    if len(cases) != 2 or equation.invars[0].aval.dtype != np.bool_:
+    if len(cases) != 2 or dtype_of(equation.invars[0]) != np.bool_:
         raise InputError("onnx: select_n has a rule for two cases only")
     return build.add("Where", which, cases[1], cases[0])
 
@@ -109,9 +113,9 @@ def _clamp(build: Builder, equation: JaxprEqn, low: str, x: str, high: str) -> s
 
 
 def _convert(build: Builder, equation: JaxprEqn, x: str) -> str:
-    if equation.invars[0].aval.dtype == output(equation).aval.dtype:
+    if dtype_of(equation.invars[0]) == dtype_of(output(equation)):
         return x
-    return build.add("Cast", x, to=onnx_type(output(equation).aval.dtype))
+    return build.add("Cast", x, to=onnx_type(dtype_of(output(equation))))
 
 
 def _broadcast(build: Builder, equation: JaxprEqn, x: str, *sizes: str) -> str:
@@ -149,7 +153,7 @@ def _concatenate(build: Builder, equation: JaxprEqn, *parts: str) -> str:
 
 
 def _stack(build: Builder, equation: JaxprEqn, *parts: str) -> str:
-    axis = equation.params.get("axis", equation.params.get("dimension"))
+    axis = int(equation.params["axis"])
     axes = build.integers(axis)
     return build.add("Concat", *(build.add("Unsqueeze", part, axes) for part in parts), axis=axis)
 
@@ -165,7 +169,7 @@ def _iota(build: Builder, equation: JaxprEqn, *sizes: str) -> str:
     shape, axis = equation.params["shape"], equation.params["dimension"]
     end = build.add("Squeeze", build.size(shape[axis]), build.integers(0))
     line = build.add("Range", build.constant(0, np.int64), end, build.constant(1, np.int64))
-    line = build.add("Cast", line, to=onnx_type(output(equation).aval.dtype))
+    line = build.add("Cast", line, to=onnx_type(dtype_of(output(equation))))
     others = [other for other in range(len(shape)) if other != axis]
     if others:
         line = build.add("Unsqueeze", line, build.integers(*others))
@@ -174,7 +178,7 @@ def _iota(build: Builder, equation: JaxprEqn, *sizes: str) -> str:
 
 def _dim_as_value(build: Builder, equation: JaxprEqn) -> str:
     size = build.add("Squeeze", build.size(equation.params["dim"]), build.integers(0))
-    return build.add("Cast", size, to=onnx_type(output(equation).aval.dtype))
+    return build.add("Cast", size, to=onnx_type(dtype_of(output(equation))))
 
 
 def _reduce(kind: str) -> Rule:
@@ -211,7 +215,7 @@ def _top_k(build: Builder, equation: JaxprEqn, x: str) -> list[str]:
     if equation.params.get("axis", axis) != axis:
         raise InputError("onnx: top_k has a rule for the last axis only")
     values, found = build.add_many("TopK", (x, build.integers(equation.params["k"])), 2, axis=axis)
-    return [values, build.add("Cast", found, to=onnx_type(equation.outvars[1].aval.dtype))]
+    return [values, build.add("Cast", found, to=onnx_type(dtype_of(equation.outvars[1])))]
 
 
 def _dot(build: Builder, equation: JaxprEqn, one: str, other: str) -> str:

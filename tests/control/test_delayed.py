@@ -1,6 +1,7 @@
 """The filter with old neighbours: growth against brute force, and the theorem as a property."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +74,7 @@ def test_no_sequence_of_actions_leaves_the_box_and_some_reach_its_sides(env, age
     np.testing.assert_allclose(seen.max(axis=0), most, atol=1e-5)
 
 
+@functools.cache
 def one_step(env: Env):
     """A step of all agents, each with its own ages of what it knows of the others."""
 

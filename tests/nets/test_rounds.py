@@ -29,7 +29,7 @@ def alone_second(policy, pending, heard, arrived, state):
     return second_round(policy.joint.actor, pending, heard, arrived, state)
 
 
-@pytest.mark.parametrize("agents", [3, 6])
+@pytest.mark.parametrize("agents", [6])
 def test_agents_alone_compute_what_the_team_computes(agents):
     policy = ssmarl.load("pretrained:navigation")
     env = ssmarl.make("navigation", agents)
@@ -39,7 +39,7 @@ def test_agents_alone_compute_what_the_team_computes(agents):
     team = policy.initial_state(agents)
     own = [row(team, i) for i in range(agents)]
     heard_any = 0
-    for _ in range(40):
+    for _ in range(25):
         graph = env.graph(state)
         wanted, team = policy.act(graph, team)
         pending = [alone_first(policy, row(graph, i), own[i]) for i in range(agents)]

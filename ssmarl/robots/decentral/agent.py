@@ -93,7 +93,7 @@ class Agent:
 
     def receive(self, data: bytes) -> bool:
         """Take a packet; False: it was dropped."""
-        message = decode(data, self.config.key)
+        message = decode(data, self.config.key, self.brain.real)
         if message is None or message.sender == self.config.robot:
             return False
         if message.step > self.step:  # sent too early; it will come again
@@ -172,7 +172,7 @@ class Agent:
     def local(self) -> Local:
         """What the robot knows now, as one row."""
         # In the precision of messages and networks: offsets are those that one computer would see.
-        own = np.concatenate([self.next_position, self.velocity]).astype(np.float32)
+        own = np.concatenate([self.next_position, self.velocity]).astype(self.brain.real)
         params = self.brain.env.params
         neighbors, old = self._neighbors(own)
         neighbors.sort(key=lambda item: (item[1] @ item[1], item[0]))
@@ -191,18 +191,27 @@ class Agent:
         for slot, (least, most, steps) in enumerate(old[:SLOTS]):
             low[slot], high[slot], age[slot], is_old[slot] = least, most, steps, True
         obstacle, radius, walls = self._obstacles(own)
-        goal = np.concatenate([np.asarray(self.config.goal, np.float32) - own[:2], -own[2:]])
+        goal = np.concatenate([np.asarray(self.config.goal, self.brain.real) - own[:2], -own[2:]])
 
         def row(array: np.ndarray) -> np.ndarray:
-            kind = {"f": np.float32, "i": np.int32, "b": bool}[array.dtype.kind]
+            kind = {"f": self.brain.real, "i": np.int32, "b": bool}[array.dtype.kind]
             return np.ascontiguousarray(array[None], kind)
 
         return Local(
-            *map(row, (agent, mask, fresh, talks, obstacle, radius, walls)),
-            row(goal[None]),
-            *map(row, (low, high, age, is_old)),
-            np.array([blind]),
-            np.array([not self.driving]),
+            agent=row(agent),
+            agent_mask=row(mask),
+            fresh=row(fresh),
+            communicates=row(talks),
+            obstacle=row(obstacle),
+            obstacle_radius=row(radius),
+            obstacle_mask=row(walls),
+            goal=row(goal[None]),
+            low=row(low),
+            high=row(high),
+            age=row(age),
+            old_mask=row(is_old),
+            blind=np.array([blind]),
+            stands=np.array([not self.driving]),
         )
 
     def after_first(self, embedding: Float[np.ndarray, " V"]) -> None:
@@ -212,7 +221,7 @@ class Agent:
 
     def heard(self) -> tuple[Float[np.ndarray, "1 K V"], Bool[np.ndarray, "1 K"]]:
         """Embeddings of this step that have arrived, by slot."""
-        values = np.zeros((1, SLOTS, self.brain.size), np.float32)
+        values = np.zeros((1, SLOTS, self.brain.size), self.brain.real)
         arrived = np.zeros((1, SLOTS), bool)
         for slot, robot in enumerate(self.slots):
             message = self.embeddings.get(robot)
@@ -278,7 +287,7 @@ class Agent:
         feature, radius, mask = _empty(SLOTS, 4), np.zeros(SLOTS), _none()
         if self.perception is None:
             return feature, radius, mask
-        offset = self.perception.obstacles.astype(np.float32) - own[:2]
+        offset = self.perception.obstacles.astype(self.brain.real) - own[:2]
         distance = np.hypot(*offset.T)
         near = np.flatnonzero(distance <= self.brain.env.params.perception_range)
         near = near[np.argsort(distance[near], kind="stable")][:SLOTS]
@@ -299,7 +308,7 @@ class Agent:
 
     def _send(self, message: Message, start: float, end: float) -> None:
         """Queue a packet, repeated evenly until the time at which it is needed."""
-        data = encode(message, self.config.key)
+        data = encode(message, self.config.key, self.brain.real)
         gap = (end - start) / self.config.repeats
         kept = [item for item in self.sent if item[0] > start]
         self.sent = kept + [(start + i * gap, data) for i in range(self.config.repeats)]

@@ -39,27 +39,31 @@ SLOTS = 12
 """Neighbours, obstacles and old neighbours that a robot knows at once, of each the nearest."""
 
 
+Rows = Any
+"""An array of the host, or of the device."""
+
+
 class Local(NamedTuple):
     """What robots know at one step; a row each, relative to the robot. Units of the world."""
 
-    agent: Float[Array, "A K 4"]
+    agent: Float[Rows, "A K 4"]
     """Relative position and velocity of neighbours."""
-    agent_mask: Bool[Array, "A K"]
-    fresh: Bool[Array, "A K"]
+    agent_mask: Bool[Rows, "A K"]
+    fresh: Bool[Rows, "A K"]
     """Whose state is of this step, within the range of the certificate."""
-    communicates: Bool[Array, "A K"]
-    obstacle: Float[Array, "A M 4"]
-    obstacle_radius: Float[Array, "A M"]
-    obstacle_mask: Bool[Array, "A M"]
-    goal: Float[Array, "A 1 4"]
-    low: Float[Array, "A J 4"]
+    communicates: Bool[Rows, "A K"]
+    obstacle: Float[Rows, "A M 4"]
+    obstacle_radius: Float[Rows, "A M"]
+    obstacle_mask: Bool[Rows, "A M"]
+    goal: Float[Rows, "A 1 4"]
+    low: Float[Rows, "A J 4"]
     """Of old neighbours, as in `OldNeighbors`."""
-    high: Float[Array, "A J 4"]
-    age: Int[Array, "A J"]
-    old_mask: Bool[Array, "A J"]
-    blind: Bool[Array, " A"]
+    high: Float[Rows, "A J 4"]
+    age: Int[Rows, "A J"]
+    old_mask: Bool[Rows, "A J"]
+    blind: Bool[Rows, " A"]
     """Who perceives nothing, or more than it has slots for, and therefore brakes."""
-    stands: Bool[Array, " A"]
+    stands: Bool[Rows, " A"]
     """Whose vehicle does not drive."""
 
 
@@ -84,6 +88,8 @@ class Brain:
     """V, numbers of an embedding."""
     detection: float
     """Range within which other robots must be perceived and heard, in units."""
+    real: type = np.float32
+    """Precision of all numbers, in messages too."""
 
     def memory(self, rows: int) -> Leaves:
         """What robots remember at the start: a row each."""
@@ -104,7 +110,11 @@ def detection_range(env: Env, radius: float) -> float:
 
 
 def make_brain(
-    policy: Policy, env: Env, vehicle: Vehicle, liveness: tuple[str, ...] = LIVENESS
+    policy: Policy,
+    env: Env,
+    vehicle: Vehicle,
+    liveness: tuple[str, ...] = LIVENESS,
+    real: type = np.float32,
 ) -> Brain:
     """The brain of every robot of a team.
 
@@ -113,6 +123,7 @@ def make_brain(
         env: its world; sizes of the team and of the room do not matter.
         vehicle: that tracks the reference.
         liveness: rungs for robots that make no progress behind the filter.
+        real: precision; np.float64 needs JAX with 64 bits, and a policy with such weights.
     """
     if policy.metadata.num_actors is not None or policy.metadata.goal_edges != "target":
         raise InputError(
@@ -179,6 +190,7 @@ def make_brain(
         second=functools.partial(second, weights),
         size=size,
         detection=detection_range(env, radius),
+        real=real,
     )
 
 
@@ -190,7 +202,7 @@ def _memory(policy: Policy, rows: int) -> tuple[Tree, LivenessState]:
 def reset_row(memory: Leaves, fresh: Leaves, row: int, rows: int) -> Leaves:
     """The memory with one robot's row as at the start: its process was started again."""
 
-    def replaced(leaf: Array, new: Array) -> Any:
+    def replaced(leaf: Any, new: Any) -> Any:
         if leaf.shape[0] != rows:  # counts of the whole team
             return leaf
         copy = np.array(leaf)

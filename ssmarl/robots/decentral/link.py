@@ -42,7 +42,7 @@ class Link:
             import zenoh
         except ImportError:
             raise InputError("robots need an extra: pip install 'ssmarl[robots]'") from None
-        self._zenoh, self._prefix = zenoh, config.fleet
+        self.config, self._zenoh, self._prefix = config, zenoh, config.fleet
         try:
             settings: Any = (
                 zenoh.Config() if config.file is None else zenoh.Config.from_file(str(config.file))

@@ -1,6 +1,6 @@
 """What robots send each other: the state of their reference, and the embedding of round 1.
 
-    magic (2) | kind (1) | sender (2) | step (4) | numbers (4 bytes each) | MAC (16)
+    magic (2) | kind (1) | sender (2) | step (4) | numbers (float32) | MAC (16)
 
 The step is that of the common clock. An old message never replaces a newer one, and one of a step
 that is not due yet is dropped, so that replayed packets change nothing. With a key, packets that
@@ -34,24 +34,25 @@ class Message:
     numbers: Float[np.ndarray, " N"]
 
 
-def encode(message: Message, key: bytes | None = None) -> bytes:
-    """The packet of a message; with a key, sealed."""
+def encode(message: Message, key: bytes | None = None, real: type = np.float32) -> bytes:
+    """The packet of a message; with a key, sealed. `real`: precision of its numbers."""
     head = HEADER.pack(MAGIC, message.kind, message.sender, message.step)
-    body = head + np.asarray(message.numbers, "<f4").tobytes()
+    body = head + np.asarray(message.numbers, np.dtype(real).newbyteorder("<")).tobytes()
     return body if key is None else body + _mac(body, key)
 
 
-def decode(data: bytes, key: bytes | None = None) -> Message | None:
+def decode(data: bytes, key: bytes | None = None, real: type = np.float32) -> Message | None:
     """The message of a packet; None: it is none, or was not made with this key."""
     if key is not None:
         data, mac = data[:-MAC_BYTES], data[-MAC_BYTES:]
         if not hmac.compare_digest(mac, _mac(data, key)):
             return None
-    size = len(data) - HEADER.size
-    if size <= 0 or size % 4 or size > 4 * MAX_NUMBERS or data[:2] != MAGIC:
+    number = np.dtype(real).newbyteorder("<")
+    count, rest = divmod(len(data) - HEADER.size, number.itemsize)
+    if not 0 < count <= MAX_NUMBERS or rest or data[:2] != MAGIC:
         return None
     _, kind, sender, step = HEADER.unpack_from(data)
-    numbers = np.frombuffer(data, "<f4", offset=HEADER.size).astype(np.float32)
+    numbers = np.frombuffer(data, number, offset=HEADER.size).astype(real)
     if kind not in (STATE, EMBEDDING) or not np.isfinite(numbers).all():
         return None
     if kind == STATE and len(numbers) != 4:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ssmarl.robots import node
 from ssmarl.robots.decentral.agent import Agent, AgentConfig, Perception
-from ssmarl.robots.decentral.brain import Brain
+from ssmarl.robots.decentral.brain import Brain, Leaves, Local
 from ssmarl.robots.decentral.link import Link, taken
 from ssmarl.robots.decentral.network import Network, NetworkConfig
 from ssmarl.robots.node import NodeConfig, PoseFrame
@@ -65,86 +65,130 @@ def decode_seen(data: bytes) -> Seen | None:
     return seen if len(ids) == len(others) and np.isfinite(numbers).all() else None
 
 
+class RobotLoop:
+    """Everything of a robot's process but its sockets and its clock."""
+
+    def __init__(
+        self,
+        brain: Brain,
+        vehicle: Vehicle,
+        config: AgentConfig,
+        faults: NetworkConfig = NetworkConfig(),
+        seed: int = 0,
+        period: float = 0.02,
+    ):
+        """At the start of the process.
+
+        Args:
+            brain: compiled for one row.
+            vehicle: that it is.
+            config: its number, goal and key.
+            faults: done to the packets that it sends.
+            seed: of the faults.
+            period: between control steps, in seconds.
+        """
+        self.brain, self.vehicle = brain, vehicle
+        self.agent, self.memory = Agent(config, brain), brain.memory(1)
+        self.network = Network(faults, np.random.default_rng(seed))
+        self.settings = NodeConfig(vehicle, period)
+        self.control = node.initial(self.settings, 1)
+        self.seconds = brain.env.params.dt * vehicle.scale.seconds
+        self.ticked = self.stopped = -np.inf
+        self._local: Local | None = None
+        self._pending: Leaves = []
+
+    def perceive(self, now: float, data: bytes) -> None:
+        """Take a perception packet."""
+        seen = decode_seen(data)
+        if seen is None:
+            return
+        heading = np.array([seen.heading])
+        frame = PoseFrame(seen.time, seen.position[None], heading, np.ones(1, bool))
+        self.control = node.observe(self.settings, self.control, now, frame)
+        self.agent.perceive(_perception(seen, self.seconds, self.vehicle.scale.metres))
+
+    def plan(self, now: float) -> None:
+        """Begin a period, or run the round that is due."""
+        number, fraction = int(now // self.seconds), (now % self.seconds) / self.seconds
+        agent = self.agent
+        if number > agent.period and np.isfinite(self.control.motion.time[0]):
+            estimate = node.estimate(self.settings, self.control, now).position[0]
+            drives = self.control.mode[0] is Mode.DRIVE
+            agent.begin(number, estimate / self.vehicle.scale.metres, drives)
+        if agent.period != number:
+            return
+        wanted = agent.wants_round(fraction)
+        if wanted == 1:
+            self._local = agent.local()
+            embedding, self._pending = self.brain.first(self._local, self.memory)
+            agent.after_first(np.asarray(embedding)[0])
+        elif wanted == 2:
+            velocity, braked, self.memory = self.brain.second(
+                self._local, self._pending, *agent.heard(), self.memory
+            )
+            agent.after_second(np.asarray(velocity)[0], bool(np.asarray(braked)[0]))
+        for data in agent.due(fraction):
+            self.network.send(now, 0, data)
+
+    def receive(self, data: bytes) -> None:
+        """Take a packet of another robot."""
+        if self.agent.period >= 0:
+            self.agent.receive(data)
+
+    def sent(self, now: float) -> list[bytes]:
+        """Packets that leave now."""
+        return [data for _, data in self.network.due(now)]
+
+    def drive(self, now: float) -> bytes | None:
+        """Motor commands, where a control step is due."""
+        if now - self.ticked < self.settings.period or self.agent.period < 0:
+            return None
+        self.ticked = now
+        agent, scale = self.agent, self.vehicle.scale
+        since = float(np.clip(now - agent.period * self.seconds, 0.0, self.seconds))
+        velocity = agent.velocity[None] * scale.speed
+        place = agent.position[None] * scale.metres + since * velocity
+        before = self.control.mode[0]
+        start = np.array([before in node.STANDING and now - self.stopped >= START_SECONDS])
+        reference = Reference(place, velocity, np.zeros((1, 2)))
+        output, self.control = node.tick(self.settings, self.control, now, reference, start)
+        if not output.driving[0]:
+            agent.stop(output.position[0] / scale.metres)
+        if output.mode[0] is Mode.STOP and before is not Mode.STOP:
+            self.stopped = now
+        return output.motors[0].astype(np.int8).tobytes()
+
+
 def serve_robot(
     link: Link,
-    brain: Brain,
-    vehicle: Vehicle,
-    agent_config: AgentConfig,
-    faults: NetworkConfig = NetworkConfig(),
-    seed: int = 0,
+    loop: RobotLoop,
     clock: Callable[[], float] = time.time,
     running: Callable[[], bool] = lambda: True,
-    period: float = 0.02,
-) -> Agent:
+) -> None:
     """Run one robot until `running` says no.
 
     Args:
         link: to the others.
-        brain: compiled for one row.
-        vehicle: that it is.
-        agent_config: its number, goal and key.
-        faults: done to the packets that it sends.
-        seed: of the faults.
+        loop: the robot.
         clock: common to all robots, in seconds of the room.
         running: whether to go on.
-        period: between control steps, in seconds.
     """
-    robot = agent_config.robot
+    robot = loop.agent.config.robot
     air_in, seen_in = link.subscribe("air"), link.subscribe("perception", robot)
     air, motors = link.publisher("air", robot), link.publisher("motors", robot)
-    network = Network(faults, np.random.default_rng(seed))
-    agent, memory = Agent(agent_config, brain), brain.memory(1)
-    settings = NodeConfig(vehicle, period)
-    control = node.initial(settings, 1)
-    metres, speed = vehicle.scale.metres, vehicle.scale.speed
-    seconds = brain.env.params.dt * vehicle.scale.seconds
-    local, pending, ticked, stopped = None, [], -np.inf, -np.inf
     while running():
         now = clock()
-        number, fraction = int(now // seconds), (now % seconds) / seconds
         for _, data in taken(seen_in):
-            seen = decode_seen(data)
-            if seen is None:
-                continue
-            frame = PoseFrame(
-                seen.time, seen.position[None], np.array([seen.heading]), np.ones(1, bool)
-            )
-            control = node.observe(settings, control, now, frame)
-            agent.perceive(_perception(seen, seconds, metres))
-        if number > agent.period and np.isfinite(control.motion.time[0]):
-            estimate = node.estimate(settings, control, now).position[0] / metres
-            agent.begin(number, estimate, control.mode[0] is Mode.DRIVE)
+            loop.perceive(now, data)
         for _, data in taken(air_in):
-            if agent.period >= 0:
-                agent.receive(data)
-        wanted = agent.wants_round(fraction) if agent.period == number else 0
-        if wanted == 1:
-            local = agent.local()
-            embedding, pending = brain.first(local, memory)
-            agent.after_first(np.asarray(embedding)[0])
-        elif wanted == 2:
-            velocity, braked, memory = brain.second(local, pending, *agent.heard(), memory)
-            agent.after_second(np.asarray(velocity)[0], bool(np.asarray(braked)[0]))
-        for data in agent.due(fraction) if agent.period == number else []:
-            network.send(now, 0, data)
-        for _, data in network.due(now):
+            loop.receive(data)
+        loop.plan(now)
+        for data in loop.sent(now):
             air.put(data)
-        if now - ticked >= period and agent.period >= 0:
-            ticked = now
-            since = np.clip(now - agent.period * seconds, 0.0, seconds)
-            velocity = agent.velocity[None] * speed
-            place = agent.position[None] * metres + since * velocity
-            reference = Reference(place, velocity, np.zeros((1, 2)))
-            start = np.array([control.mode[0] in node.STANDING and now - stopped >= START_SECONDS])
-            before = control.mode[0]
-            output, control = node.tick(settings, control, now, reference, start)
-            if not output.driving[0]:
-                agent.stop(output.position[0] / metres)
-            if output.mode[0] is Mode.STOP and before is not Mode.STOP:
-                stopped = now
-            motors.put(output.motors[0].astype(np.int8).tobytes())
+        command = loop.drive(now)
+        if command is not None:
+            motors.put(command)
         time.sleep(LOOP_SECONDS)
-    return agent
 
 
 def _perception(seen: Seen, seconds: float, metres: float) -> Perception:

@@ -43,7 +43,7 @@ def serve_world(
     clock: Callable[[], float] = time.time,
     watch: Callable[[float, np.ndarray, np.ndarray], None] | None = None,
 ) -> Json:
-    """Simulate until all robots have been at their goals for a while, or time is over; what happened.
+    """What happened until all robots had been at their goals for a while, or time was over.
 
     Args:
         link: to the robots.
