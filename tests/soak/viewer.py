@@ -3,9 +3,10 @@
     python -m tests.soak viewer --minutes 60
 
 The command `ssmarl view` runs as a user starts it; two pages change scenario, team, filter, seed.
-Every change compiles another environment; what is compiled must be given up again. Prints the
-server's resident memory after every block of changes. It fails where the last third of the readings
-exceeds the first by more than 10 %.
+Every change compiles another environment; what is compiled must be given up again. Memory rises
+until that happens and falls then, so a reading is the highest after any change of a block, in which
+it happens at least once. It fails where the last third of the readings exceeds the first by more
+than 10 %.
 """
 
 import contextlib
@@ -79,16 +80,18 @@ def change(page: Page, generator: random.Random) -> None:
     page.receive("frame", lambda frame: frame["step"] >= 5)
 
 
-def soak(policy: str, minutes: float, seed: int, block: int = MAX_STAGES) -> list[float]:
-    """Memory in MB after every block of changes, for so many minutes and two blocks at least."""
+def soak(policy: str, minutes: float, seed: int, block: int = 2 * MAX_STAGES) -> list[float]:
+    """Highest memory in MB in every block of changes, for so many minutes, two blocks at least."""
     generator, readings = random.Random(seed), []
     with server(policy) as (process, address):
         pages = [connected(address) for _ in range(2)]
         began = time.monotonic()
         while len(readings) < 2 or time.monotonic() - began < 60 * minutes:
+            highest = 0.0
             for _ in range(block):
                 change(generator.choice(pages), generator)
-            readings.append(resident_mb(process))
+                highest = max(highest, resident_mb(process))
+            readings.append(highest)
             changes, spent = block * len(readings), (time.monotonic() - began) / 60
             print(f"{spent:6.1f} min {changes:6d} changes {readings[-1]:7.0f} MB", flush=True)
         for page in pages:

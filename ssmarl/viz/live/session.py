@@ -29,7 +29,7 @@ from ssmarl.viz.live.filtering import changed, drawn, explain
 SPARE = 24
 """Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
 MAX_AGENTS = 1000
-MAX_STAGES = 16
+MAX_STAGES = 8
 """Environments that are kept compiled; one more, and all are given up."""
 MAX_DISTANCE = 1.5
 """Largest coordinate of a moved obstacle or goal, in sides of the world."""
