@@ -20,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ssmarl.control.controllers import Classical
+from ssmarl.control.controllers import Bare
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
-from ssmarl.policy.policy import Policy
 from ssmarl.robots import node
 from ssmarl.robots.node import NodeConfig, NodeState, Output, PoseFrame
 from ssmarl.robots.pid import Reference
@@ -74,7 +73,7 @@ class Controller:
 
     def __init__(
         self,
-        policy: Policy | Classical | str,
+        policy: Bare | str,
         env: Env,
         room: Room,
         vehicle: Vehicle = ROVERC,

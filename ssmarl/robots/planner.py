@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.control.certificate import CertificateConfig, make_rule
-from ssmarl.control.controllers import Classical, unfiltered
+from ssmarl.control.controllers import Bare, unfiltered
 from ssmarl.control.liveness import Liveness, LivenessState, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.nearest_action import nearest_allowed
@@ -32,7 +32,6 @@ from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
 from ssmarl.env.env import Env
 from ssmarl.env.graph import Graph
 from ssmarl.env.state import Body, EnvState
-from ssmarl.policy.policy import Policy
 from ssmarl.robots.vehicle import Vehicle
 
 FILTERS = ("certificate", None)
@@ -110,7 +109,7 @@ def top_speed(env: Env) -> float:
 
 
 def make_planner(
-    policy: Policy | Classical | str,
+    policy: Bare | str,
     env: Env,
     vehicle: Vehicle,
     filter: str | None = "certificate",

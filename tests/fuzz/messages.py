@@ -57,7 +57,7 @@ def target() -> Iterator[Try]:
     stages, page = Stages(unfiltered("orca")), Page()
 
     async def ready() -> Viewer:
-        viewer = Viewer(page, stages, "test")
+        viewer = Viewer(page, stages, "test", None)
         viewer.session = Session(stages)
         return viewer
 

@@ -174,7 +174,7 @@ def test_wrong_vehicles_policies_and_rooms_are_refused_in_one_line(policy, contr
 def test_swept_certificates_hold_on_the_straight_lines_between_steps():
     """Eight agents that chase each other at random: no two lines come nearer than R."""
     env = make("navigation", 8, num_obstacles=0, side_scale=0.45)
-    config = CertificateConfig(swept=True)
+    config = CertificateConfig(hull="now")
     needed = 2 * env.params.agent_radius + config.margin
 
     @jax.jit

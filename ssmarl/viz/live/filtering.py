@@ -13,12 +13,13 @@ from jaxtyping import Array, Bool, Float
 
 from ssmarl.control.certificate import make_rule
 from ssmarl.control.controllers import Controller, Filtered
-from ssmarl.control.filters import CHANGED, filter_action
+from ssmarl.control.filters import filter_action
 from ssmarl.core.types import Json, Tree
 from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.geometry import into_frame
 from ssmarl.env.state import EnvState
+from ssmarl.env.transition import was_changed
 
 
 class Filtering(eqx.Module):
@@ -49,15 +50,7 @@ def filtering(env: Env, policy: Filtered, state: EnvState, recurrent: Tree) -> F
         if forward is not None:  # back into the axes of the world
             mirrored = forward * jnp.array([1.0, -1.0])
             normal = into_frame(normal, jnp.broadcast_to(mirrored[:, None], normal.shape))
-    return Filtering(nominal, applied, changed(env, nominal, applied), normal, jnp.asarray(bound))
-
-
-def changed(
-    env: Env, nominal: Float[Array, "A U"], applied: Float[Array, "A U"]
-) -> Bool[Array, " A"]:
-    """Whose bounded nominal action was replaced."""
-    limit = env.params.action_limit or 1.0
-    return (jnp.abs(applied - nominal) > CHANGED * limit).any(axis=1)
+    return Filtering(nominal, applied, was_changed(env.params, nominal, applied), normal, bound)
 
 
 def explain(env: Env, policy: Controller) -> Any:
