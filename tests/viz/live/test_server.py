@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 import ssmarl
-from ssmarl.control.controllers import controller
+from ssmarl.control.controllers import controller, unfiltered
 from ssmarl.core.errors import InputError
 from ssmarl.policy.policy import Policy
 from ssmarl.viz.live import session as session_module
@@ -152,7 +152,7 @@ def test_what_is_not_finite_is_refused_and_not_shown(stages):
 def test_what_was_compiled_for_other_teams_is_given_up(monkeypatch):
     """The soak test's short version: executables are counted instead of megabytes."""
     monkeypatch.setattr(session_module, "MAX_STAGES", 1)
-    session, alive = Session(Stages(controller("orca"))), []
+    session, alive = Session(Stages(unfiltered("orca"))), []
     for agents in (2, 4, 5, 6):
         session.configure("navigation", agents, 0)
         alive.append(len(jax.devices()[0].client.live_executables()))
