@@ -8,6 +8,8 @@ are. With `padded=True` the observation is the agent's graph in arrays of fixed 
 """
 
 # pyright: reportMissingImports=false
+from typing import Any
+
 import numpy as np
 import supersuit
 from stable_baselines3 import PPO
@@ -53,6 +55,7 @@ class Costs(BaseCallback):
 def learn(rollouts: int = 20, steps: int = 40, graphs: bool = False) -> list[dict[str, float]]:
     """Train two agents; per rollout the reward and the costs of an agent in an episode."""
     make = MultiAgentGraphConstrainEnv if graphs else MultiAgentConstrainEnv
+    padded: dict[str, Any] = {"padded": True} if graphs else {}
     world = make(
         "navigation",
         AGENTS,
@@ -60,7 +63,7 @@ def learn(rollouts: int = 20, steps: int = 40, graphs: bool = False) -> list[dic
         max_cycles=steps,
         # SuperSuit writes the infos of the next start over those of an episode's last step.
         reset_infos=False,
-        **({"padded": True} if graphs else {}),
+        **padded,
     )
     # num_cpus above 0 would fork processes, which is refused: JAX does not survive it.
     env = supersuit.concat_vec_envs_v1(

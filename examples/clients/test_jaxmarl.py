@@ -19,6 +19,7 @@ def test_rewards_and_costs_arrive_and_the_logger_sums_them():
     _, state = env.reset(key)
     rewards, costs = expected()
     actions = dict(zip(env.agents, jnp.asarray(ACTIONS), strict=True))
+    dones, infos = {}, {}
     for t in range(len(rewards)):
         _, state, reward, dones, infos = env.step(key, state, actions)
         np.testing.assert_allclose([reward[a] for a in env.agents], rewards[t], rtol=1e-5)

@@ -94,7 +94,7 @@ def learn(iterations: int = 30, seed: int = 0, steps: int = 40) -> list[dict[str
             )
         for _ in range(EPOCHS):
             losses = loss(data.reshape(-1))
-            total = sum(value for name, value in losses.items() if name.startswith("loss_"))
+            total = losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]
             optimiser.zero_grad()
             total.backward()
             torch.nn.utils.clip_grad_norm_(loss.parameters(), 1.0)
