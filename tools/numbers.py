@@ -242,22 +242,6 @@ def worst_cases() -> str:
     return table(" | ".join(["layout", *names]), rows)
 
 
-def filter_time() -> str:
-    """Time of policy and filter by team size."""
-    rows = [
-        [
-            f"{row['n']:,}",
-            f"{row['graph_ms']:.2f} ms",
-            f"{row['policy_ms']:.2f} ms",
-            f"{row['filter_ms']:.2f} ms",
-            f"{row['together_ms']:.2f} ms",
-            f"{1e3 * row['together_ms'] / row['n']:.1f} µs",
-        ]
-        for row in load("results/safety/bench.json")["filter"]
-    ]
-    return table("n | graph | policy | filter | policy + filter | of it per agent", rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "paper-world": paper_world,
     "clipped-world": clipped_world,
@@ -267,7 +251,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "certified": certified,
     "hostile": hostile,
     "worst-cases": worst_cases,
-    "filter-time": filter_time,
 }
 
 

@@ -56,7 +56,7 @@ def measure_filter(n: int, warm_up: int = WARM_UP) -> Json:
             jax.jit(lambda o, r: both.policy.act(o.policy, r.policy)), seen, recurrent
         ),
         "filter_ms": _milliseconds(act, seen, nominal),
-        "together_ms": _milliseconds(jax.jit(both.act), seen, recurrent),
+        "together_ms": _milliseconds(both.act, seen, recurrent),
     }
     return {"n": n, **parts, "changed": float(counts.interventions / jnp.asarray(n))}
 
