@@ -1,4 +1,4 @@
-"""Duration of one call of `ssmarl.robots.Controller`: benchmarks/controller.py [VEHICLES]."""
+"""Duration of a call of `ssmarl.robots.Controller`: python benchmarks/controller.py [VEHICLES]."""
 
 import sys
 import time

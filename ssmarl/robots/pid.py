@@ -22,13 +22,13 @@ Plane = Float[np.ndarray, "A 2"]
 class PidConfig:
     """Gains and limits of both loops."""
 
-    position_gain: float = 2.5
+    position_gain: float = 4.0
     """P_p, in 1/s."""
-    position_integral: float = 0.3
+    position_integral: float = 0.2
     """I_p, in 1/s²."""
-    velocity_gain: float = 0.4
+    velocity_gain: float = 0.2
     """P_v."""
-    velocity_integral: float = 1.0
+    velocity_integral: float = 0.2
     """I_v, in 1/s."""
     velocity_derivative: float = 0.0
     """D_v, in s."""

@@ -21,7 +21,7 @@ def test_stated_distances_are_those_of_the_vehicle():
     top = ROVERC.pid.max_speed
     stated = (
         f"braking {ROVERC.braking_distance:.3f} m",
-        f"motors off {ROVERC.stopping_distance:.3f} m",
+        f"motors off {ROVERC.stopping_distance:.4f} m",
         f"after lost poses {top * 0.2 + ROVERC.braking_distance:.2f} m",
         f"after lost commands {top * 0.25 + ROVERC.stopping_distance:.3f} m",
     )
