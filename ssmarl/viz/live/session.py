@@ -22,9 +22,10 @@ from ssmarl.core.types import Flag, Json, Tree
 from ssmarl.env.dynamics.base import bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.state import EnvState
+from ssmarl.env.transition import was_changed
 from ssmarl.eval.policies import env_for
 from ssmarl.viz.links import Links, links_at
-from ssmarl.viz.live.filtering import changed, drawn, explain
+from ssmarl.viz.live.filtering import drawn, explain
 
 SPARE = 24
 """Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
@@ -269,7 +270,7 @@ def _stage(policy: Controller, scenario: str, agents: int | None, layout: Json |
         seen = policy.observe(wide, state)
         if isinstance(policy, Filtered):
             action, after, nominal = policy.act_and_tell(seen, recurrent)
-            replaced = changed(wide, bound_action(wide.params, nominal), action)
+            replaced = was_changed(wide.params, bound_action(wide.params, nominal), action)
         else:
             action, after = policy.act(seen, recurrent)
             replaced = jnp.zeros(action.shape[0], bool)
