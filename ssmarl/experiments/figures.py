@@ -147,7 +147,7 @@ def save_heat_maps(
         top = 1.0 if share else max(np.nanmax([t.max(initial=0.0) for t in tables]), 1e-9)
         for axis, label, values in zip(line, labels, tables, strict=True):
             colours = "RdYlGn" if share else "YlOrRd"
-            axis.imshow(values, cmap=colours, vmin=0.0, vmax=top, aspect="auto")
+            axis.imshow(values, cmap=colours, vmin=0.0, vmax=top, aspect="auto", alpha=0.6)
             for (y, x), value in np.ndenumerate(values):
                 text = "–" if np.isnan(value) else style.format(value)
                 axis.text(x, y, text, ha="center", va="center", fontsize=7)
@@ -155,6 +155,8 @@ def save_heat_maps(
             axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes], fontsize=7)
             crowding = [f"{1 / scale**2:.3g}×" for scale in scales]
             axis.set_yticks(range(len(scales)), crowding, fontsize=7)
+            axis.set_xlabel("agents", fontsize=7)
+            axis.set_ylabel("crowding", fontsize=7)
     save_figure(figure, path)
 
 
