@@ -132,13 +132,14 @@ def test_without_faults_the_fleet_goes_where_one_computer_would_send_it(seed):
     Twenty steps: later the filter has chosen, now and then, the other one of two actions that are
     equally near, and the difference of 1e-7 grows too.
     """
+    # Files and rooms are in single precision.
+    single, env, the_room = policy(), brain().env, room(seed)
     with jax.enable_x64(True):
         double = jax.tree.map(
-            lambda leaf: leaf.astype(jnp.float64) if eqx.is_inexact_array(leaf) else leaf, policy()
+            lambda leaf: leaf.astype(jnp.float64) if eqx.is_inexact_array(leaf) else leaf, single
         )
-        env = brain().env
-        found = driven(make_brain(double, env, ROVERC, real=np.float64), room(seed), seed)
-        step = centralised(double, room(seed), np.float64)
+        found = driven(make_brain(double, env, ROVERC, real=np.float64), the_room, seed)
+        step = centralised(double, the_room, np.float64)
         position, velocity = found[0]
         for planned in found[:20]:
             np.testing.assert_allclose(planned[0], position, atol=1e-5)
