@@ -59,7 +59,9 @@ def map_selected(
 
 
 def chunk_size(count: int) -> int:
-    """Rows that are computed at once, of so many."""
+    """Rows that are computed at once, of so many; all of them where their number is a symbol."""
+    if not isinstance(count, int):  # in an exported model
+        return count
     return max(LEAST_ROWS, -(-count // PARTS))
 
 

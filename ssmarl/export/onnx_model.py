@@ -123,6 +123,8 @@ def _equation(build: Builder, equation: JaxprEqn, values: list[Value]) -> list[V
     inner = _called(equation)
     if name == "scan":
         return _loop(build, equation, values)
+    if name == "optimization_barrier":  # of JAX's compiler only
+        return values
     if inner is not None:
         return _walk(build, inner.jaxpr, inner.consts, values)
     folded = _folded(equation, values)
@@ -140,7 +142,7 @@ def _equation(build: Builder, equation: JaxprEqn, values: list[Value]) -> list[V
 
 def _called(equation: JaxprEqn) -> ClosedJaxpr | None:
     """The function that an equation calls, if it only calls one."""
-    for name in ("jaxpr", "call_jaxpr"):
+    for name in ("jaxpr", "call_jaxpr", "call"):
         inner = equation.params.get(name)
         if isinstance(inner, ClosedJaxpr) and equation.primitive.name != "while":
             return inner

@@ -105,6 +105,9 @@ def _is_finite(build: Builder, equation: JaxprEqn, x: str) -> str:
 def _select(build: Builder, equation: JaxprEqn, which: str, *cases: str) -> str:
     if len(cases) != 2 or dtype_of(equation.invars[0]) != np.bool_:
         raise InputError("onnx: select_n has a rule for two cases only")
+    if dtype_of(equation.invars[1]) == np.bool_:  # onnxruntime has no Where of booleans
+        false = build.add("And", build.add("Not", which), cases[0])
+        return build.add("Or", build.add("And", which, cases[1]), false)
     return build.add("Where", which, cases[1], cases[0])
 
 

@@ -26,6 +26,13 @@ COMMANDS = {
     "list": [["list"], ["list", "policies"]],
     "bench": [["bench", "--only", "mine"]],
     "reproduce": [["reproduce", "mine", "--work", "run"]],
+    "export": [["export", "run", "--out", "x.onnx"]],
+    "deploy": [
+        ["deploy", "run", "--sim", "--robots", "2"],
+        ["deploy", "run", "--fleet", "run/eval.json"],
+    ],
+    "robot": [["robot", "run", "--id", "0", "--goal", "0", "0"]],
+    "robots": [["robots", "soak", "run", "--seeds", "1"], ["robots", "stop", "run/eval.json"]],
 }
 """By command: everything that it can read of what others wrote."""
 

@@ -24,6 +24,7 @@ FUNCTIONS = {
     "waves": lambda x, y: (jnp.sin(x), jnp.cos(x), jnp.tanh(x), jax.nn.sigmoid(x), jnp.floor(x)),
     "comparisons": lambda x, y: (x < y, x <= y, x > y, x >= y, x == y, x != y, jnp.sign(x)),
     "logic": lambda x, y: ((x > 0) & (y > 0), (x > 0) | (y > 0), ~(x > 0), jnp.isfinite(1 / x)),
+    "chosen_flags": lambda x, y: (jnp.where(x > y, x > 1, y > 1), lax.optimization_barrier((x, y))),
     "bounds": lambda x, y: (jnp.clip(x, -0.5, 0.5), jnp.minimum(x, y), jnp.maximum(x, y)),
     "choice": lambda x, y: (jnp.where(x > y, x, y), jax.nn.relu(x), jax.nn.softmax(x, axis=1)),
     "remainder": lambda x, y: (lax.rem(x, y), jnp.arange(x.shape[0]) % 2),

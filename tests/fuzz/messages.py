@@ -22,6 +22,7 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "agents": (2, 3),
     "seed": (0, 1, 2),
     "name": (None,),
+    "layout": (None,),
     "value": (1, 2.5),
     "agent": (None, 0, 1),
     "kind": ("obstacle", "goal"),
