@@ -3,7 +3,7 @@
     round 1   own perception                      →  embedding v_i¹, sent to neighbours
     round 2   own perception, received v_j¹       →  v_i², recurrent layer, action
 
-Each function is about agents that know only their own edges: a graph whose rows are whoever runs
+Each function is about agents that know only their own edges: a graph whose rows are those that run
 it, usually one. Where every v_j¹ arrives, both rounds together are the actor's own forward pass.
 A neighbour whose embedding is missing counts as one that is perceived but does not communicate,
 which the network knows from training.

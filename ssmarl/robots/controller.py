@@ -150,7 +150,7 @@ class Controller:
             poses: that have arrived since the last call, in any order.
             goals: new goals in metres; None: as before.
             start: vehicles that may drive from now on. Nobody starts before all have been seen.
-            emergency: stop all, for good.
+            emergency: stop all until the process restarts.
             battery: voltages; None: as before.
         """
         count = len(state.node.mode)

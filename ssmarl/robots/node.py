@@ -9,7 +9,7 @@ simulated clock, in a fleet of processes, and on the vehicle.
     output, state = tick(config, state, now, reference, start)  # every `config.period` seconds
 
 A vehicle that does not drive is its own reference, at rest where it is (`Output.reference`):
-whoever plans goes on from there.
+the planner continues from there.
 """
 
 import dataclasses
@@ -104,7 +104,7 @@ class Output:
     """As tracked: where vehicles are, at rest, in place of what was given where they did not
     drive."""
     anchored: Bool[np.ndarray, " A"]
-    """Where that is so. Whoever plans goes on from there."""
+    """Where that is so. The planner continues from there."""
 
     @property
     def driving(self) -> Bool[np.ndarray, " A"]:
@@ -225,7 +225,7 @@ def tick(
         now: in seconds; steps may be late, and a clock that goes back stands still.
         reference: to track, in metres.
         start: which vehicles are started now; None: none.
-        emergency: stop all, for good.
+        emergency: stop all until the process restarts.
         halt: stop all, until they are started again.
     """
     vehicle, count = config.vehicle, len(state.mode)

@@ -61,7 +61,7 @@ class Packet:
 
     @property
     def flags(self) -> int:
-        """Of a status: 1 the watchdog has stopped the vehicle, 2 it was stopped for good."""
+        """Of a status: 1 the watchdog has stopped the vehicle, 2 an emergency stop."""
         return BATTERY.unpack(self.payload)[1]
 
 

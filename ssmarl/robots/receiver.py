@@ -38,7 +38,7 @@ class Receiver:
     heard: float = field(default=float("-inf"))
     """When that was, by the vehicle's clock."""
     stopped: bool = False
-    """Whether it was stopped for good."""
+    """Whether it had an emergency stop."""
     dropped: int = 0
     """Packets that did not pass the gate."""
     reported: float = field(default=float("-inf"))
@@ -98,7 +98,7 @@ class Sender:
         return seal(command(self.vehicle, self.counter, now, motors), self.key)
 
     def seal_stop(self, now: float) -> bytes:
-        """A packet that stops the vehicle for good."""
+        """A packet with an emergency stop."""
         self.counter = max(self.counter + 1, first_counter(now))
         return seal(Packet(STOP, self.vehicle, self.counter, now), self.key)
 

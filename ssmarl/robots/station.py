@@ -35,7 +35,7 @@ class Link:
         self.socket.setblocking(False)
 
     def send(self, motors: tuple[int, ...], now: float, *, stop: bool = False) -> None:
-        """Send a command, or a stop for good; a network that is down loses it."""
+        """Send a command, or an emergency stop; a network that is down loses it."""
         data = self.sender.seal_stop(now) if stop else self.sender.seal(motors, now)
         with contextlib.suppress(OSError):
             self.socket.sendto(data, self.address)
@@ -99,7 +99,7 @@ def run_station(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Snapshot]:
-    """Control in real time; vehicles are told to stand when it ends, however it ends.
+    """Control in real time; vehicles are stopped when it ends, however it ends.
 
     Args:
         controller: of the team.

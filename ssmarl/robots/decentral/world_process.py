@@ -1,6 +1,6 @@
 """A simulated room as a process: vehicles that obey motor packets, and what each robot perceives.
 
-It stands for motion capture and hardware. Every robot is told its own pose and the bodies within
+It stands for motion capture and hardware. Every robot gets its own pose and the bodies within
 its detection range, nothing else.
 """
 
