@@ -87,7 +87,7 @@ def test_broken_extensions_fail_their_contracts():
             ["--algo", "algorithm.py:apg", "--dynamics", "dynamics.py:hovercraft"],
             ["algorithm.py", "dynamics.py"],
         ),
-        (["--load", "encoder.py"], ["encoder.py"]),
+        pytest.param(["--load", "encoder.py"], ["encoder.py"], marks=pytest.mark.slow),
     ],
     ids=["scenario-cost", "algorithm-dynamics", "encoder"],
 )

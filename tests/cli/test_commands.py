@@ -201,6 +201,7 @@ def test_python_takes_single_values_and_records_without_the_type_checker():
     assert result.stdout.startswith("line (4,) PpoConfig(")
 
 
+@pytest.mark.slow
 def test_bench_writes_its_figures(tmp_path, monkeypatch, capsys):
     """The real measurements, on small sizes."""
     monkeypatch.setattr(

@@ -24,7 +24,7 @@ from ssmarl.experiments.launch import Job, in_processes
 from ssmarl.experiments.marl_eval import MARL_EVAL
 from ssmarl.experiments.reproduce import PAGE, reproduce, write_page
 from ssmarl.experiments.results import mean_cell, read_results, table, thinned
-from tests.train.test_run import CONFIG
+from tests.train.small import CONFIG
 
 SCALE = Scale(steps=CONFIG.steps, seeds=2, episodes=6)
 
@@ -34,8 +34,8 @@ def plan(_):
         Evaluation("small", training, 4, SCALE.episodes_at(4), seed=5)
         for training in seeds_of("small", CONFIG, SCALE)
     ]
-    classical = Evaluation("orca", "orca", 4, 6, seed=5)
-    return Plan([*trained, classical], [Drawing("orca", "paths.png", "orca", 4, seed=5)])
+    scripted = Evaluation("straight", "straight", 4, 6, seed=5)
+    return Plan([*trained, scripted], [Drawing("straight", "paths.png", "straight", 4, seed=5)])
 
 
 def page(results):
@@ -59,9 +59,9 @@ def done(tmp_path_factory):
 
 def test_every_row_and_seed_is_trained_and_evaluated(done):
     work, results = done
-    assert results.labels() == ["small", "orca"]
+    assert results.labels() == ["small", "straight"]
     assert [item["training_seed"] for item in results.of("small", num_agents=4)] == [0, 1]
-    assert len(results.of("orca")) == 1
+    assert len(results.of("straight")) == 1
     assert {item["steps"] for item in results.trainings} == {CONFIG.steps}
     assert results.trainings[0]["config"]["seed"] == 0
     assert all(run["steps"][-1] == CONFIG.steps for run in results.curves["small"])
@@ -81,7 +81,7 @@ def test_a_drawing_has_its_picture_and_the_lengths_of_its_paths(done):
     work, results = done
     (drawn,) = results.drawings
     assert (work / "out" / drawn["file"]).read_bytes().startswith(b"\x89PNG")
-    policy, env = controller("orca"), ssmarl.make("navigation", 4)
+    policy, env = controller("straight"), ssmarl.make("navigation", 4)
     recording = record_policy(env, policy, jax.random.key(5))
     for agent in range(4):
         path = np.asarray(recording.state.position[:, agent])
@@ -130,7 +130,7 @@ def test_marl_eval_has_every_seed_with_its_curve_and_its_final_figures(done):
     data = json.loads((work / "out" / MARL_EVAL).read_text())
     ((task, algorithms),) = data["safe_mpe"].items()
     assert task.startswith(f"{CONFIG.scenario}-n")
-    assert list(algorithms) == ["small"], "classical control is not trained"
+    assert list(algorithms) == ["small"], "a scripted driver is not trained"
     for seed, evaluation in enumerate(results.of("small")):
         run = algorithms["small"][f"seed_{seed}"]
         final = run.pop("absolute_metrics")
@@ -164,6 +164,7 @@ def test_a_failed_job_stops_everything_with_its_last_line(tmp_path):
         in_processes([Job("fails", data)], log_folder=tmp_path / "jobs")
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_resumes(done, tmp_path):
     """SIGKILL of the command and of its jobs in the middle; started again it ends the same."""
     _, results = done

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.train.test_run import FLAGS
+from tests.train.small import FLAGS
 
 ONE_ITERATION = """
 import json, sys
@@ -20,7 +20,7 @@ from ssmarl.optim.trust_region import TrustRegionConfig
 from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.policy.policy import Policy, PolicyMetadata
 from ssmarl.train.engine import compiled_iteration, on_devices
-from tests.train.test_run import SMALL
+from tests.train.small import SMALL
 
 assert jax.device_count() == int(sys.argv[1])
 env = ssmarl.make("navigation", 2, episode_length=12, side_scale=0.6, constraints="collision=0.01")

@@ -16,7 +16,7 @@ from ssmarl import InputError
 from ssmarl.cli.main import main
 from ssmarl.core.hosts import Hosts
 from ssmarl.train.files import CHECKPOINT, read_metrics
-from tests.train.test_run import FLAGS
+from tests.train.small import FLAGS
 
 TASK = (
     *("--num-agents", "2", "--num-obstacles", "1", "--episode-length", "20", "--seed", "3"),

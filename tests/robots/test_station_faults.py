@@ -1,14 +1,10 @@
-"""Faults on real sockets (127.0.0.1): vehicles stop in their stated time and distance.
-
-Clocks run slowly, so that a busy machine does not count as a fault of its own.
-"""
+"""The whole loop on real sockets, station, pose source and three vehicles, under faults."""
 
 import contextlib
 import dataclasses
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,189 +15,27 @@ import pytest
 
 from ssmarl.policy.policy import load
 from ssmarl.robots import Controller, packets, room_from_layout
-from ssmarl.robots.drivers import SimulatedMotors
 from ssmarl.robots.packets import STOP, Packet, first_counter, seal
 from ssmarl.robots.poses import UdpPoses
-from ssmarl.robots.receiver import SILENCE_SECONDS, Sender
 from ssmarl.robots.simulation import clearance_of
 from ssmarl.robots.station import STATION, EmergencyStop, Link, run_station
 from ssmarl.robots.supervisor import Mode
-from ssmarl.robots.vehicle_process import PoseNoise, bound_socket, serve_vehicle
 from ssmarl.robots.vehicles import ROVERC
+from tests.robots.sockets import (
+    KEY,
+    SLOW,
+    Vehicle,
+    assert_stopped_as_stated,
+    send,
+    slow_clock,
+    wait_for,
+)
 
-KEY = bytes(range(32))
-SLOW = 0.25
 LAYOUT = {
     "agents": [[-1.2, 0.6], [1.2, 0.0], [-1.2, -0.6]],
     "goals": [[1.2, 0.6], [-1.2, 0.0], [1.2, -0.6]],
     "side": 3.0,
 }
-BEGAN = time.time()
-
-
-def slow_clock():
-    return BEGAN + SLOW * (time.time() - BEGAN)
-
-
-def wait_for(condition, seconds=60.0, told=lambda: ""):
-    """Until a condition holds, in real time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"it did not happen {told()}"
-        time.sleep(0.01)
-
-
-class Recorder(SimulatedMotors):
-    """A simulated vehicle that remembers every write."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.writes = []
-
-    def write(self, motors, now):
-        super().write(motors, now)
-        self.writes.append((now, motors, self.state.position[0].copy()))
-
-
-class Vehicle:
-    """A vehicle's process as a thread: the same loop, socket and rules."""
-
-    def __init__(
-        self, number=7, key=KEY, position=(0.0, 0.0), poses_to=None, port=0, clock=slow_clock
-    ):
-        self.motors = Recorder(ROVERC, position, seed=number)
-        self.socket = bound_socket(("127.0.0.1", port))
-        self.address = self.socket.getsockname()[:2]
-        self.ended = threading.Event()
-        self.thread = threading.Thread(
-            target=lambda: serve_vehicle(
-                self.socket,
-                number,
-                key,
-                self.motors,
-                4,
-                poses_to=poses_to,
-                noise=PoseNoise(0.0005, 0.002),
-                clock=clock,
-                running=lambda: not self.ended.is_set(),
-            ),
-            daemon=True,
-        )
-        self.thread.start()
-
-    def close(self):
-        self.ended.set()
-        self.thread.join(5)
-        self.socket.close()
-
-    @property
-    def place(self):
-        return self.motors.state.position[0]
-
-    @property
-    def speed(self):
-        return float(np.abs(self.motors.state.wheels).max()) * 0.02
-
-
-@pytest.fixture
-def vehicle():
-    one = Vehicle()
-    wait_for(lambda: one.motors.writes and slow_clock() > one.motors.writes[0][0] + 0.6)
-    yield one
-    one.close()
-
-
-def send(data, address):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
-        opened.sendto(data, address)
-
-
-def drive(vehicle, sender, motors, seconds, also=lambda: None):
-    """Commands at the station's rate; returns the last packet."""
-    end, data = slow_clock() + seconds, b""
-    while slow_clock() < end:
-        data = sender.seal(motors, slow_clock())
-        send(data, vehicle.address)
-        also()
-        time.sleep(0.02 / SLOW)
-    return data
-
-
-def assert_stopped_as_stated(vehicle, last_command):
-    """Motors off 0.25 s after the last command; distance v·(0.25 s + lag + a turn of the loop)."""
-    wait_for(lambda: vehicle.motors.writes[-1][0] > last_command + SILENCE_SECONDS + 0.5)
-    writes = [item for item in vehicle.motors.writes if item[0] >= last_command - 0.1]
-    late = [motors for now, motors, _ in writes if now > last_command + SILENCE_SECONDS + 0.02]
-    assert late
-    assert not np.any(late)
-    gap = max(b[0] - a[0] for a, b in itertools.pairwise(writes))
-    speed = ROVERC.drive.max_speed * np.sqrt(2)
-    stated = speed * (SILENCE_SECONDS + 0.02 + gap + ROVERC.drive.motor_lag)
-    since = [place for now, _, place in writes if now >= last_command]
-    assert np.linalg.norm(since[-1] - since[0]) <= stated
-    assert vehicle.speed < 1e-3
-
-
-def test_a_vehicle_without_commands_stops_by_itself(vehicle):
-    sender = Sender(7, KEY)
-    drive(vehicle, sender, (100, 100, 100, 100), 0.6)
-    assert vehicle.speed > 0.2
-    assert_stopped_as_stated(vehicle, slow_clock())
-    drive(vehicle, sender, (100, 100, 100, 100), 0.3)
-    assert vehicle.speed > 0.2, "and drives again when they are back"
-
-
-def test_garbled_duplicated_reordered_replayed_and_forged_packets(vehicle):
-    """Only the station's own commands are obeyed, each once; replays keep nobody driving."""
-    rng = np.random.default_rng(0)
-    sender, forger = Sender(7, KEY), Sender(7, bytes(32))
-    stranger = Sender(8, KEY)
-    recorded = []
-
-    def attack():
-        now = slow_clock()
-        good = sender.seal((50, 50, 50, 50), now)
-        later = sender.seal((51, 51, 51, 51), now)
-        recorded.append(good)
-        for data in (later, good, later, good):  # reordered and duplicated
-            send(data, vehicle.address)
-        garbled = bytearray(good)
-        garbled[rng.integers(len(garbled))] ^= 1 << rng.integers(8)
-        evil = (-90, -90, -90, -90)
-        for data in (
-            bytes(garbled),
-            rng.bytes(40),
-            b"",
-            rng.bytes(1400),
-            forger.seal(evil, now),
-            stranger.seal(evil, now),
-            forger.seal_stop(now),
-            recorded[0],
-        ):
-            send(data, vehicle.address)
-
-    drive(vehicle, sender, (52, 52, 52, 52), 0.8, attack)
-    last = slow_clock()
-    obeyed = {motors for _, motors, _ in vehicle.motors.writes}
-    assert obeyed <= {(0,) * 4, (51,) * 4, (52,) * 4}
-    assert (52,) * 4 in obeyed
-    end = slow_clock() + 0.8
-    while slow_clock() < end:  # replays alone, of which the newest are still fresh
-        for data in recorded[-20:]:
-            send(data, vehicle.address)
-        time.sleep(0.02)
-    assert_stopped_as_stated(vehicle, last)
-    assert (50,) * 4 not in {motors for _, motors, _ in vehicle.motors.writes}
-
-
-def test_a_stop_packet_is_for_good(vehicle):
-    sender = Sender(7, KEY)
-    drive(vehicle, sender, (80, 80, 80, 80), 0.4)
-    send(sender.seal_stop(slow_clock()), vehicle.address)
-    stopped = slow_clock()
-    drive(vehicle, sender, (80, 80, 80, 80), 0.4)
-    after = [motors for now, motors, _ in vehicle.motors.writes if now > stopped + 0.1]
-    assert not np.any(after)
 
 
 # The whole loop: station, pose source and three vehicles on sockets.
