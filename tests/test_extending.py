@@ -1,5 +1,6 @@
 """The examples of extending: each keeps its contract, and each runs from the command line."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
 from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.nets.encoder import EncoderConfig
 from ssmarl.nets.gnn import GraphEncoderConfig
 from ssmarl.nets.tem import TemActorConfig
 
@@ -47,6 +49,8 @@ def test_examples_keep_their_contracts():
     testing.check_dynamics(DYNAMICS.find(f"{EXTENDING / 'dynamics.py'}:hovercraft"))
     module = ssmarl.load_file(EXTENDING / "encoder.py")
     testing.check_encoder(module.DeepSetsConfig(width=8))
+    unicycles = ssmarl.make("navigation", 3, dynamics="unicycle")
+    testing.check_encoder(module.DeepSetsConfig(width=8), unicycles)
     testing.check_algorithm(ALGORITHMS.find(f"{EXTENDING / 'algorithm.py'}:apg"))
 
 
@@ -57,11 +61,17 @@ def test_broken_extensions_fail_their_contracts():
         testing.check_cost(negative)
 
     class Slippery(DoubleIntegrator):
-        def stopping_distance(self, params, speed):
-            return 0.1 * super().stopping_distance(params, speed)
+        def brake(self, params, body):
+            return 0.1 * super().brake(params, body)
 
-    with pytest.raises(AssertionError, match="stopping_distance"):
-        testing.check_dynamics(Slippery())
+    with pytest.raises(AssertionError, match="brake must stop"):
+        testing.check_dynamics(Slippery(damping=0.01))
+    navigation = SCENARIOS["navigation"]
+    ranked = dataclasses.replace(
+        navigation, name="ranked", reward=lambda now: now.distance * jnp.arange(len(now.distance))
+    )
+    with pytest.raises(AssertionError, match="rewards must not depend on the order"):
+        testing.check_scenario(ranked)
     lazy = ALGORITHMS["rmappo"]
     with pytest.raises(AssertionError, match="change the policy"):
         testing.check_algorithm(
@@ -74,6 +84,28 @@ def test_broken_extensions_fail_their_contracts():
                 lazy.policy,
             )
         )
+
+
+def test_a_cost_is_checked_in_the_environment_that_is_given():
+    env = ssmarl.make("navigation", 4, num_obstacles=9, action_limit=None, dynamics="unicycle")
+    found = []
+
+    def record(now):
+        params = now.params
+        found.append((params.num_obstacles, params.action_limit, now.state.body.internal.shape[1]))
+        return now.distance
+
+    testing.check_cost(ssmarl.Cost("recorded", record), env)
+    assert set(found) == {(9, None, 1)}
+
+
+def test_a_built_in_network_keeps_its_tag():
+    with pytest.raises(ssmarl.InputError, match="tag 'graph' is that of a built-in network"):
+
+        class Mine(EncoderConfig, tag="graph"):
+            pass
+
+    assert EncoderConfig.kinds["graph"] is GraphEncoderConfig
 
 
 @pytest.mark.parametrize(

@@ -57,16 +57,6 @@ class Hovercraft:
         response = self.linear_response(params)
         return bound_action(params, -response.keep / response.gain * body.velocity)
 
-    def stopping_distance(self, params, speed):
-        """Σ dt·v_t with v_{t+1} = max(0, keep·v_t − gain·limit)."""
-        response = self.linear_response(params)
-        braking = response.gain * (params.action_limit or jnp.inf)
-        distance = jnp.zeros_like(speed)
-        for _ in range(10):
-            speed = jnp.maximum(response.keep * speed - braking, 0.0)
-            distance = distance + params.dt * speed
-        return distance
-
     def linear_response(self, params):
         """v⁺ = keep·v + gain·u: classical controllers and filters work for it, too."""
         rate = params.dt / self.lag

@@ -5,6 +5,7 @@
 Settings derive from `EncoderConfig` with a tag, by which configurations and policy files know them.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -22,11 +23,17 @@ class DeepSetsConfig(EncoderConfig, tag="deep_sets"):
 
     width: int = 64
     edges: EdgeFeatureConfig = EdgeFeatureConfig()
+    state_dim: int = 4
+    """D of the dynamics; filled in."""
 
     @property
     def out(self):
         """Number of features."""
         return self.width
+
+    def for_env(self, env):
+        """With the size of observed states filled in."""
+        return dataclasses.replace(self, state_dim=env.dynamics.state_dim)
 
     def build(self, rng):
         """Untrained."""
@@ -41,7 +48,7 @@ class DeepSets(eqx.Module):
     edges: EdgeFeatureConfig = eqx.field(static=True)
 
     def __init__(self, rng, config):
-        size = config.edges.size(state_dim=4)
+        size = config.edges.size(config.state_dim)
         self.phi = tuple(Linear(rng, size, config.width, RELU_GAIN) for _ in range(3))
         self.rho = Linear(rng, config.width, config.width, RELU_GAIN)
         self.edges = config.edges

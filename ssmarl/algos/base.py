@@ -66,7 +66,9 @@ class Preset:
     """Named settings of an algorithm."""
 
     settings: Any
-    """A frozen dataclass with at least `num_envs`."""
+    """A frozen dataclass with at least `num_envs` and `actor` (an `ActorConfig`), most simply an
+    `AlgorithmConfig`. Where it has `deadlock_escape`, policies are stored with it; where it has
+    `limit_aggregation`, that decides what the limits apply to in choosing the best policy."""
     unclipped: bool = False
     """Trained in the unclipped reference world, unless another action limit is given."""
 

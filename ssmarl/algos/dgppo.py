@@ -11,7 +11,6 @@ the action is penalised for the excess and not credited with anything else. Devi
 docs/baselines.md.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 import jax
@@ -150,6 +149,5 @@ DGPPO = ppo_algorithm(
     DgppoConfig(
         num_envs=128,
         learning_rate_decay=1.0,
-        critics=dataclasses.replace(DgppoConfig().critics, learning_rate=1e-3),
     ),
 )

@@ -70,7 +70,7 @@ class CostTracker(eqx.Module):
     surrogate: Float[Array, "G R"]
     """Running means of surrogate episode costs."""
     integral: Float[Array, "G R"]
-    """Integral terms: past excess that is not made up for yet."""
+    """Integral terms: past excess that is not compensated yet."""
     weight: Float[Array, ""]
     """How much of the means is data yet: 1 in the long run."""
 

@@ -30,13 +30,14 @@ from ssmarl.optim.constrained_step import MAX_CONSTRAINTS
 from ssmarl.rl.advantages import AdvantageBatch, centered, collect, reward_and_costs
 from ssmarl.rl.chunks import chunk_length
 from ssmarl.rl.critics import Critics, explained_variance, fit_critics
+from ssmarl.rl.estimate import Estimator
 from ssmarl.rl.likelihood_ratio import LikelihoodRatioEstimator
 from ssmarl.rl.samples import SampleBatch
 from ssmarl.rl.subproblem import Subproblem, subproblems
 
 MAX_RATIO_KL = 0.1
-"""Largest KL divergence of a step, in nats, that samples of the old policy can judge: beyond it
-likelihood ratios of some actions are tens, and their products noise."""
+"""Largest KL divergence of a step, in nats, for which samples of the old policy are valid: beyond
+it likelihood ratios of some actions are tens, and their products noise."""
 
 
 class SsmarlState(eqx.Module):
@@ -64,7 +65,7 @@ def iteration(
     if state.critics is not None:
         # Trajectories of the joint policy, with advantages of the reward and of each cost (Eq. 2).
         data = collect_batch(env, config, state.policy, state.critics, keys)
-        estimator = likelihood_ratio_estimator(env, config, data, batch_key, collectives)
+        estimator: Estimator = likelihood_ratio_estimator(env, config, data, batch_key, collectives)
     else:
         data = None
         estimator = AnalyticEstimator(

@@ -45,7 +45,8 @@ class Eval:
     policy: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
-    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones. None
+    given: the one that the policy was trained behind, if any; none: not that one either."""
     liveness: tuple[str, ...] = ("default",)
     """What agents that make no progress do behind the certificate: go_around, knock, turn,
     back_off, make_room, none, or default."""
@@ -87,6 +88,7 @@ class Eval:
         """Evaluate, show, save."""
         use_all_cores()
         from ssmarl.control.controllers import controller
+        from ssmarl.control.filters import NO_FILTER
         from ssmarl.eval.policies import evaluate_policy
 
         load_files(self.load)
@@ -112,6 +114,7 @@ class Eval:
                     "action_limit": parse_action_limit(self.action_limit),
                     "action_bound": self.action_bound,
                     "layout": self.layout,
+                    "filter": "policy" if self.filter is None else None,
                 }
                 if self.shards is not None:
                     results.append(self._in_shards(name, settings, self.shards.absolute()))
@@ -122,7 +125,7 @@ class Eval:
                     )
                 results.append(result)
         shown = [
-            name if self.filter is None else f"{name} + {self.filter}"
+            name if self.filter in (None, NO_FILTER) else f"{name} + {self.filter}"
             for _ in self.num_agents or (None,)
             for name in policies
         ]

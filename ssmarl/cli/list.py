@@ -27,7 +27,7 @@ from ssmarl.train.recipes import RECIPES
 
 @dataclass(frozen=True)
 class List:
-    """Show what has a name: scenarios, costs, vehicles, recipes, policies, algorithms, ..."""
+    """Show what has a name: scenarios, costs, dynamics, recipes, policies, algorithms, ..."""
 
     what: Annotated[str | None, tyro.conf.Positional] = None
     """One of the tables: scenarios, costs, dynamics, drivers, filters, recipes,
@@ -84,10 +84,10 @@ def _costs() -> Table:
 
 
 def _dynamics() -> Table:
-    table = Table("vehicle", "actions", "what it is", title="Dynamics (--dynamics)")
+    table = Table("dynamics", "actions", "what it is", title="Dynamics (--dynamics)")
     for name in DYNAMICS:
-        vehicle = DYNAMICS[name]
-        table.add_row(name, str(vehicle.action_dim), _first_line(type(vehicle)))
+        dynamics = DYNAMICS[name]
+        table.add_row(name, str(dynamics.action_dim), _first_line(type(dynamics)))
     return table
 
 

@@ -72,10 +72,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        told = _one_line_of(error)
-        if told is None:
+        line = _one_line_of(error)
+        if line is None:
             raise  # a fault of ssmarl itself: its traceback is what helps
-        print(f"ssmarl: {told}", file=sys.stderr)
+        print(f"ssmarl: {line}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return 0
 

@@ -12,7 +12,7 @@ from ssmarl.core.types import Key
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
-from ssmarl.env.params import ACTION_LIMIT, ActionBound
+from ssmarl.env.params import ACTION_BOUND, ACTION_LIMIT, ActionBound
 from ssmarl.eval.policies import ActionLimit
 
 
@@ -77,10 +77,10 @@ class EnvOptions:
     constraint: tuple[str, ...] = ()
     """NAME=LIMIT[,PARAMETER=VALUE...], any number; none: collision=1."""
     dynamics: str | None = None
-    """Vehicle: a name (`ssmarl list`), or path.py:name. None: the scenario's default."""
+    """Of the agents: a name (`ssmarl list`), or path.py:name. None: the scenario's default."""
     action_limit: float | None = ACTION_LIMIT
     """Bound of actions. None: the unclipped reference world."""
-    action_bound: ActionBound = "box"
+    action_bound: ActionBound = ACTION_BOUND
     """What the limit bounds: every component (box), or the norm (disc)."""
     episode_length: int | None = None
     """Steps until truncation. None: the scenario's default."""

@@ -26,7 +26,8 @@ class Render:
     scenario: str | None = None
     """Another than the policy was trained on."""
     filter: str | None = None
-    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones. None
+    given: the one that the policy was trained behind, if any; none: not that one either."""
     liveness: tuple[str, ...] = ("default",)
     """What agents that make no progress do behind the certificate: go_around, knock, turn,
     back_off, make_room, none, or default."""
@@ -68,6 +69,7 @@ class Render:
             episode_length=self.episode_length,
             action_limit=parse_action_limit(self.action_limit),
             layout=self.layout,
+            filter="policy" if self.filter is None else None,
         )
         recording = record_policy(env, policy, random_key(self.seed))
         links = links_of(env, recording, policy.attention) if self.links else None

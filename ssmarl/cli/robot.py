@@ -79,7 +79,7 @@ class Robot:
         key = None if self.key is None else read_key(self.key)
         faults = NetworkConfig(self.loss, self.delay, self.duplicates)
         policy = load(self.policy)
-        brain = warmed(make_brain(policy, env_for(policy.metadata), record))
+        brain = warmed(make_brain(policy, env_for(policy.metadata, filter=None), record))
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())

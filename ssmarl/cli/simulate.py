@@ -11,7 +11,7 @@ from rich.table import Table
 from ssmarl.cli.options import EnvOptions, chosen_constraints, load_files, random_key
 from ssmarl.control.controllers import Controller, controller
 from ssmarl.control.drivers import DRIVERS, filtered
-from ssmarl.control.filters import FILTERS
+from ssmarl.control.filters import FILTERS, NO_FILTER, require_filter
 from ssmarl.control.liveness import DEFAULT, NONE
 from ssmarl.core.errors import InputError
 from ssmarl.env.env import Env
@@ -35,7 +35,8 @@ class Simulate:
     """A driver (`ssmarl list drivers`), as straight (to the target, through everything) or random;
     or a policy: a run directory, a policy file, pretrained:NAME, certificate, orca or cbf."""
     filter: str | None = None
-    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones."""
+    """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones. None
+    given: the one that the policy was trained behind, if any; none: not that one either."""
     liveness: tuple[str, ...] = ("default",)
     """What agents that make no progress do behind the certificate: go_around, knock, turn,
     back_off, make_room, none, or default."""
@@ -48,8 +49,8 @@ class Simulate:
 
     def run(self) -> None:
         """Simulate, save, print."""
-        if self.filter not in (None, *FILTERS):
-            raise InputError(f"filter {self.filter!r}: choose from {', '.join(FILTERS)}")
+        if self.filter not in (None, NO_FILTER):
+            require_filter(self.filter)
         load_files(self.load)
         if self.out is not None:
             check_path(self.out)
@@ -66,7 +67,8 @@ class Simulate:
 
     def _driven(self, env: Env) -> Recording:
         """An episode of a driver, in any environment."""
-        drive = filtered(DRIVERS[self.driver], self.filter)
+        name = None if self.filter == NO_FILTER else self.filter
+        drive = filtered(DRIVERS[self.driver], name)
         run = jax.jit(
             lambda key: record(env, key, lambda state, carry, key: (drive(env, state, key), carry))
         )
@@ -98,6 +100,7 @@ class Simulate:
             action_bound=given.action_bound,
             episode_length=given.episode_length,
             layout=given.layout,
+            filter="policy" if self.filter is None else None,
         ), policy
 
 

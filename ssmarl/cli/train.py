@@ -99,7 +99,7 @@ class Train:
             raise InputError("--hosts: name the run directory with --out, the same on all hosts")
 
     def _again(self, folder: Path) -> str:
-        """The command that goes on where this one was stopped."""
+        """The command that resumes what this one was stopped in."""
         if self.seeds == 1 or self.resume is not None:
             return f"ssmarl train --resume {shlex.quote(str(folder))}"
         out = () if self.out is not None else ("--out", str(folder.parent))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from ssmarl.core.errors import InputError
 from ssmarl.env.dynamics.base import Dynamics, FullyObserved, bound_action
 from ssmarl.env.geometry import length
-from ssmarl.env.params import ACTION_LIMIT, WorldParams
+from ssmarl.env.params import WorldParams
 from ssmarl.env.state import Body
 
 MAX_STEPS = 8
@@ -96,7 +96,7 @@ def braking_steps(dynamics: Dynamics, params: WorldParams) -> int:
 
 def _braking_speeds(dynamics: Dynamics, params: WorldParams) -> Float[Array, "K N"]:
     """Speeds while braking, after accelerating from rest in different directions."""
-    limit = params.action_limit or ACTION_LIMIT
+    limit = params.nominal_limit
     angles = np.linspace(0, 2 * math.pi, 16, endpoint=False)
     actions = np.zeros((32, dynamics.action_dim), np.float32)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, : dynamics.action_dim]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from ssmarl.control.drivers import DRIVERS
 from ssmarl.control.filters import (
     FILTERS,
+    NO_FILTER,
     FilterCounts,
     check_filter,
     filter_action,
@@ -131,13 +132,13 @@ class Filtered(eqx.Module):
     @compiled_module
     def act(self, observation: Any, recurrent: Any) -> tuple[Float[Array, "A U"], FilterState]:
         """Every agent's safe action, and the new recurrent state."""
-        action, after, _ = self.act_and_tell(observation, recurrent)
+        action, after, _ = self.act_with_nominal(observation, recurrent)
         return action, after
 
-    def act_and_tell(
+    def act_with_nominal(
         self, observation: Any, recurrent: Any
     ) -> tuple[Float[Array, "A U"], FilterState, Float[Array, "A U"]]:
-        """The same, and what was wanted."""
+        """Every agent's safe action, the new recurrent state, and the nominal action."""
         nominal, (inner, escapes) = self.nominal(observation, recurrent)
         action, counts = filter_action(self.filter, observation.filter, nominal)
         return action, FilterState(inner, recurrent.counts + counts, escapes), nominal
@@ -162,7 +163,7 @@ def controller(
 
     Args:
         name: of the controller.
-        filter: safety filter around it, a name in `FILTERS`; None: none.
+        filter: safety filter around it, a name in `FILTERS`; None or `none`: no filter.
         liveness: what agents that make no progress do behind the certificate: names of rungs
             (`liveness.RUNGS`), `none` or `default`.
     """
@@ -170,7 +171,7 @@ def controller(
 
 
 def unfiltered(name: str | Path) -> Bare:
-    """The same without a safety filter."""
+    """A controller by name, without a safety filter."""
     text = str(name)
     if text in DRIVERS:
         return Scripted(text)
@@ -179,10 +180,12 @@ def unfiltered(name: str | Path) -> Bare:
 
 def with_filter(bare: Bare, filter: str | None, liveness: tuple[str, ...] = DEFAULT) -> Controller:
     """A controller behind a safety filter; None: as it is."""
-    scripted = isinstance(bare, Scripted) and liveness == DEFAULT  # it is what it is
+    scripted = (
+        isinstance(bare, Scripted) and liveness == DEFAULT
+    )  # a driver has no liveness of its own
     targets = bare.metadata.goal_edges == "target"
     rungs = chosen_rungs(liveness, filter == "certificate" and targets and not scripted)
-    if filter is None:
+    if filter in (None, NO_FILTER):
         return bare
     check_filter(filter, bare.metadata.goal_edges)
     return Filtered(bare, filter, rungs)

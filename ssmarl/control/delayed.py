@@ -28,7 +28,7 @@ from ssmarl.control.nearest_action import nearest_allowed
 from ssmarl.core.errors import InputError
 from ssmarl.env.dynamics.base import Dynamics, bound_action
 from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
-from ssmarl.env.params import ACTION_LIMIT, WorldParams
+from ssmarl.env.params import WorldParams
 
 MAX_AGE = 8
 """Steps after which a state says nothing any more: its owner may be anywhere."""
@@ -56,8 +56,8 @@ class Box(eqx.Module):
 
 
 def require_boxes(params: WorldParams, dynamics: Dynamics) -> None:
-    """Refuse vehicles whose axes are not independent: their reachable sets are no boxes."""
-    if not isinstance(dynamics, DoubleIntegrator) or params.action_bound != "box":
+    """Refuse dynamics whose axes are not independent: their reachable sets are no boxes."""
+    if type(dynamics) is not DoubleIntegrator or params.action_bound != "box":
         raise InputError(
             "old neighbours: their braking sets are known for the double_integrator with actions "
             "in a box only"
@@ -77,7 +77,7 @@ def grown(params: WorldParams, dynamics: DoubleIntegrator, old: OldNeighbors, br
         braking: T, steps in which any agent comes to rest.
     """
     response = dynamics.linear_response(params)
-    push = response.gain * (params.action_limit or ACTION_LIMIT)
+    push = response.gain * params.nominal_limit
 
     def extreme(state: Float[Array, "A J 4"], sign: float) -> Float[Array, "A J 2"]:
         position, velocity = sign * state[..., :2], sign * state[..., 2:]

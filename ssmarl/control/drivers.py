@@ -10,7 +10,6 @@ from ssmarl.control.filters import filter_action
 from ssmarl.control.local_view import LocalView, linear_response
 from ssmarl.core.types import Key
 from ssmarl.env.env import Env
-from ssmarl.env.params import ACTION_LIMIT
 from ssmarl.env.state import EnvState
 
 CHASE = 10.0
@@ -26,7 +25,7 @@ def still(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
 
 def random(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
     """Uniform in the action box."""
-    limit = env.params.action_limit or ACTION_LIMIT
+    limit = env.params.nominal_limit
     shape = (env.params.num_agents, env.dynamics.action_dim)
     return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
@@ -57,7 +56,7 @@ def chase(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
 
 def constant(env: Env, state: EnvState, key: Key) -> Float[Array, "A U"]:
     """The same action always: full strength, obliquely."""
-    limit = env.params.action_limit or ACTION_LIMIT
+    limit = env.params.nominal_limit
     shape = (env.params.num_agents, env.dynamics.action_dim)
     return jnp.broadcast_to(limit * jnp.linspace(1.0, 0.3, shape[1]), shape)
 
@@ -92,7 +91,7 @@ def filtered(driver: Driver, filter: str | None) -> Driver:
 
 def _within_limit(env: Env, action: Float[Array, "A U"]) -> Float[Array, "A U"]:
     """Scaled down until no component exceeds the action limit."""
-    limit = env.params.action_limit or ACTION_LIMIT
+    limit = env.params.nominal_limit
     largest = jnp.abs(action).max(axis=1, keepdims=True)
     return action * jnp.minimum(1.0, limit / jnp.maximum(largest, 1e-9))
 

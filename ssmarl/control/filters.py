@@ -108,6 +108,8 @@ FILTERS: dict[str, Filter] = {
     "cbf": Filter("control barrier functions", by_half_planes(cbf.half_planes)),
 }
 """By name."""
+NO_FILTER = "none"
+"""Chosen by name: no safety filter, not even the one that a policy was trained behind."""
 
 
 def filter_action(
@@ -135,16 +137,21 @@ def filtered_env(env: Env, name: str | None) -> Env:
 
     Policies are trained in it like in any other; whatever they do, the filter keeps them safe.
     """
-    if name is None:
+    if name in (None, NO_FILTER):
         return env
     check_filter(name, env.goal_edges)
     return dataclasses.replace(env, filter=NamedFilter(name))
 
 
+def require_filter(name: str) -> None:
+    """Refuse names that do not exist."""
+    if name not in FILTERS:
+        raise InputError(f"filter {name!r}: choose from {', '.join(FILTERS)}, {NO_FILTER}")
+
+
 def check_filter(name: str, goal_edges: str) -> None:
     """Refuse names that do not exist, and filters that need what agents do not observe."""
-    if name not in FILTERS:
-        raise InputError(f"filter {name!r}: choose from {', '.join(FILTERS)}")
+    require_filter(name)
     if goal_edges != "target" and not FILTERS[name].any_goal_edges:
         raise InputError("filter: it needs agents that observe their own targets")
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ssmarl.control.local_view import LocalView
-from ssmarl.env.geometry import direction, length, squared_length
+from ssmarl.env.geometry import direction, length, rotated, squared_length
 
 LOOK = 0.35
 """Room that makes a direction free, in metres: more than the width of an agent and its margins."""
@@ -75,9 +75,7 @@ def free_direction(
     count = len(ANGLES)
     angles = jnp.asarray(ANGLES, jnp.float32)
     ahead = direction(goal)
-    cos, sin = jnp.cos(angles), jnp.sin(angles)
-    x, y = ahead[:, None, 0], ahead[:, None, 1]
-    headings = jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)
+    headings = rotated(ahead[:, None], angles)
     room = standing.room(headings)
     needed = jnp.minimum(LOOK, length(goal))[:, None]
     free = room >= needed

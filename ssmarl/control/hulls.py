@@ -14,14 +14,12 @@ equally good. Ties are then broken by the alignment with the line of centres rot
 angle, which is the same number in both views: exchanging X and Y negates both.
 """
 
-import math
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ssmarl.env.geometry import direction
+from ssmarl.env.geometry import direction, dot, rotated
 
 APART = 0.01
 """Gap above which hulls are clearly disjoint, in metres: far below any contact distance."""
@@ -47,8 +45,8 @@ def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n S 2"]) -> Sepa
     """The direction along which the hull of `other` is farthest beyond the hull of `own`."""
     normals = _candidates(own, other)
     # Products are written out: a batched matrix product of such small factors is slower.
-    along_own = _dot(normals[..., :, None, :], own[..., None, :, :])
-    along_other = _dot(normals[..., :, None, :], other[..., None, :, :])
+    along_own = dot(normals[..., :, None, :], own[..., None, :, :])
+    along_other = dot(normals[..., :, None, :], other[..., None, :, :])
     extent = along_own.max(axis=-1)
     usable = (normals != 0).any(axis=-1)
     gap = jnp.where(usable, along_other.min(axis=-1) - extent, -jnp.inf)
@@ -56,10 +54,7 @@ def separate(own: Float[Array, "*n T 2"], other: Float[Array, "*n S 2"]) -> Sepa
     best = gap.max(axis=-1, keepdims=True)
     tolerance = jnp.where(best < APART, TIE, 0.0)
     centres = direction(other.mean(axis=-2) - own.mean(axis=-2))
-    cos, sin = math.cos(TIE_ANGLE), math.sin(TIE_ANGLE)
-    x, y = centres[..., 0], centres[..., 1]
-    rotated = jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)
-    key = _dot(normals, rotated[..., None, :])
+    key = dot(normals, rotated(centres, TIE_ANGLE)[..., None, :])
     chosen = jnp.where(gap >= best - tolerance, key, -jnp.inf).argmax(axis=-1)[..., None]
 
     def take(values: Float[Array, "*n C"]) -> Float[Array, "*n"]:
@@ -81,7 +76,3 @@ def _candidates(
     left = [jnp.stack([-edge[..., 1], edge[..., 0]], axis=-1) for edge in edges]
     normals = jnp.concatenate([*left, *(-side for side in left)], axis=-2)
     return direction(jnp.concatenate([between, normals], axis=-2))
-
-
-def _dot(a: Float[Array, "*#n 2"], b: Float[Array, "*#n 2"]) -> Float[Array, "*n"]:
-    return a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1]

@@ -28,8 +28,8 @@ from ssmarl.control.compaction import flat_under_vmap, map_selected
 from ssmarl.control.free_directions import Standing, first_side, free_direction
 from ssmarl.control.local_view import LocalView
 from ssmarl.core.errors import InputError
-from ssmarl.env.geometry import direction, length
-from ssmarl.env.progress import SLOW_SPEED, update_mean_velocity
+from ssmarl.env.geometry import direction, length, rotated
+from ssmarl.env.progress import is_slow, update_mean_velocity
 
 RUNGS = ("go_around", "knock", "turn", "back_off", "make_room")
 DEFAULT_RUNGS = ("go_around", "back_off")
@@ -63,6 +63,18 @@ PRESSED_STEPS = 8
 agents with neighbouring goals do not displace each other endlessly."""
 ROOM_STEPS = 4
 """Duration of making room, in steps."""
+ASIDE = -math.pi / 4
+"""Angle between the way from those who press and the direction of making room: to the right, so
+that two agents that make room for each other do not meet again."""
+PRESSED_DECAY = 0.2
+"""Steps of being pressed that are forgotten in a step without."""
+MAX_DOUBLINGS = 8
+"""Of `PRESSED_STEPS`: longer than an episode."""
+AWAY_RADII = 1.5
+"""Arrival radii from the goal beyond which an agent has not arrived. Nearer than `progress.AWAY`:
+behind the filter agents also stand within 0.3 m of their goals."""
+SETTLE_WINDOWS, PAUSE_WINDOWS = 4, 2
+"""Windows until the mean velocity is meaningful: at the start, and after an attempt."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Liveness:
 
     rungs: tuple[str, ...] = RUNGS
     optional: bool = False
-    """Whether vehicles whose velocity is not linear in the action simply do without."""
+    """Whether dynamics whose velocity is not linear in the action simply do without."""
 
     def __post_init__(self) -> None:
         for rung in self.rungs:
@@ -141,7 +153,7 @@ class LivenessState(eqx.Module):
             hit_distance=none,
             nearest=none + jnp.inf,
             stalled=zero,
-            wait=zero + 4 * WINDOW,
+            wait=zero + SETTLE_WINDOWS * WINDOW,
             pressed=none,
             rooms=zero,
             begun=jnp.zeros(len(RUNGS), jnp.int32),
@@ -156,22 +168,22 @@ def escape(
         return nominal, state
     goal = view.to_goal
     distance = length(goal)
-    away = distance > 1.5 * view.params.arrival_radius
+    away = distance > AWAY_RADII * view.params.arrival_radius
     mean = update_mean_velocity(state.mean_velocity, view.velocity, WINDOW)
     idle = (state.remaining == 0) & (state.wait == 0)
     kinds = _kinds(config)
     closer = distance < state.nearest - NEARER
     stalled = jnp.where(closer, 0, state.stalled + 1)
-    slow = (length(mean) < SLOW_SPEED / 2) | (stalled > STALLED_STEPS)
+    slow = is_slow(mean) | (stalled > STALLED_STEPS)
     stuck = slow & away & idle & bool(kinds)
     angle, rung, cycle = _attempt(kinds, state.attempts)
     longer = 1 + jnp.minimum(cycle, MAX_CYCLES - 1)
     goes_around = stuck & (rung == RUNGS.index("go_around"))
 
     pressed, aside = _pressed(view, state.pressed, ~away)
-    patience = PRESSED_STEPS * 2.0 ** jnp.minimum(state.rooms, 8)
-    room = (pressed >= patience) & idle & ("make_room" in config.rungs)
-    ahead = _rotate(direction(goal), angle)
+    enough = PRESSED_STEPS * 2.0 ** jnp.minimum(state.rooms, MAX_DOUBLINGS)
+    room = (pressed >= enough) & idle & ("make_room" in config.rungs)
+    ahead = rotated(direction(goal), angle)
     heading = jnp.where(stuck[:, None], ahead, jnp.where(room[:, None], aside, state.heading))
     begins = stuck | room
     lengths = {"go_around": AROUND_STEPS, "knock": KNOCK_STEPS}
@@ -201,7 +213,7 @@ def escape(
         hit_distance=hit,
         nearest=jnp.where(stuck | closer, distance, state.nearest),
         stalled=jnp.where(stuck | (remaining > 0), 0, stalled),
-        wait=jnp.where(remaining > 0, 2 * WINDOW, jnp.maximum(state.wait - 1, 0)),
+        wait=jnp.where(remaining > 0, PAUSE_WINDOWS * WINDOW, jnp.maximum(state.wait - 1, 0)),
         pressed=jnp.where(room, 0.0, pressed),
         rooms=state.rooms + room,
         begun=state.begun + jnp.stack([*begun, room.sum()]).astype(jnp.int32),
@@ -273,10 +285,5 @@ def _pressed(
     close = agents.mask & (length(offset) - contact < PRESSED_WITHIN) & (speed > PRESSED_SPEED)
     pushed = close.any(axis=1) & parked
     away = direction(-(offset * close[..., None]).sum(axis=1))
-    longer = before + jnp.where(pushed, 1.0, -jnp.clip(before, -0.2, 0.2))
-    return longer, _rotate(away, jnp.full_like(before, -math.pi / 4))
-
-
-def _rotate(vector: Float[Array, "A 2"], angle: Float[Array, " A"]) -> Float[Array, "A 2"]:
-    x, y, cos, sin = vector[:, 0], vector[:, 1], jnp.cos(angle), jnp.sin(angle)
-    return jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)
+    longer = before + jnp.where(pushed, 1.0, -jnp.clip(before, -PRESSED_DECAY, PRESSED_DECAY))
+    return longer, rotated(away, jnp.full_like(before, ASIDE))

@@ -1,4 +1,4 @@
-"""What classical control reads: the local graph, as any policy does, and the vehicle's response."""
+"""What classical control reads: the local graph, as policies do, and the dynamics' response."""
 
 import math
 
@@ -13,7 +13,7 @@ from ssmarl.env.dynamics.base import Dynamics, LinearResponse
 from ssmarl.env.env import Env
 from ssmarl.env.geometry import length
 from ssmarl.env.graph import Graph
-from ssmarl.env.params import ACTION_LIMIT, WorldParams
+from ssmarl.env.params import WorldParams
 from ssmarl.env.state import EnvState
 
 MAX_BODIES = 10
@@ -35,7 +35,7 @@ class LocalView(eqx.Module):
 
     @property
     def response(self) -> LinearResponse:
-        """v⁺ = keep·v + gain·u; vehicles whose velocity is not linear in the action are refused."""
+        """v⁺ = keep·v + gain·u; dynamics whose velocity is not linear in the action are refused."""
         return linear_response(self.dynamics, self.params)
 
     @property
@@ -61,12 +61,12 @@ class LocalView(eqx.Module):
     @property
     def limit(self) -> float:
         """Half side of the square of actions to choose from: inside a disc, the inscribed one."""
-        limit = self.params.action_limit or ACTION_LIMIT
+        limit = self.params.nominal_limit
         return limit if self.params.action_bound == "box" else limit / math.sqrt(2)
 
 
 def linear_response(dynamics: Dynamics, params: WorldParams) -> LinearResponse:
-    """The vehicle's response; vehicles without a linear one are refused."""
+    """The response of the dynamics; those without a linear one are refused."""
     response = dynamics.linear_response(params)
     if response is None:
         raise InputError(

@@ -17,8 +17,7 @@ from ssmarl.control.certificate import Rule
 from ssmarl.control.compaction import flat_under_vmap, map_selected
 from ssmarl.control.half_planes import HalfPlanes
 from ssmarl.env.dynamics.base import MAX_ACTION, bound_action
-from ssmarl.env.geometry import direction, length
-from ssmarl.env.params import ACTION_LIMIT
+from ssmarl.env.geometry import direction, dot, length
 
 TIGHTEST = 5
 """Neighbours whose half-planes make a proposal: those with the least room."""
@@ -80,7 +79,7 @@ def settle(
         return bound_action(rule.params, nearest_point(linearised(rule, at), nominal)), at
 
     again, action = jax.lax.fori_loop(0, 2, propose, (nominal, nominal))
-    limit = rule.params.action_limit or ACTION_LIMIT
+    limit = rule.params.nominal_limit
     same = length(again - action) <= SETTLED * limit
     return action, same & rule.allows(rule.path(action))
 
@@ -88,7 +87,7 @@ def settle(
 def search(
     rule: Rule, nominal: Float[Array, "A 2"]
 ) -> tuple[Float[Array, "A 2"], Bool[Array, " A"]]:
-    """The same for any agent: rounds of proposals and bisection, from braking on."""
+    """The nearest allowed action: rounds of proposals and bisection, from braking on."""
     brake = bound_action(rule.params, rule.dynamics.brake(rule.params, rule.body))
     linear = rule.dynamics.linear_response(rule.params) is not None
     start = brake if linear else _nearer(nominal, brake, coarse(rule, nominal))
@@ -111,7 +110,7 @@ def coarse(rule: Rule, nominal: Float[Array, "A 2"]) -> Float[Array, "A 2"]:
 
     Where the velocity is not linear in the action, the allowed ones may come in several parts.
     """
-    limit = rule.params.action_limit or ACTION_LIMIT
+    limit = rule.params.nominal_limit
     axis = np.linspace(-limit, limit, GRID, dtype=np.float32)
     grid = jnp.asarray(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))
     far = jnp.full_like(nominal, MAX_ACTION)
@@ -155,7 +154,7 @@ def improve(
     found = _nearer(nominal, allowed, advance(rule, allowed, bound_action(rule.params, point)))
     if rule.params.action_bound == "disc":
         # Bounded along the segment instead of radially, it stays on the border of the rule.
-        on_disc = _until(rule.params.action_limit or MAX_ACTION, allowed, point)
+        on_disc = _until(rule.params.hard_limit, allowed, point)
         found = _nearer(nominal, found, advance(rule, allowed, on_disc))
     return found
 
@@ -186,7 +185,7 @@ def linearised(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
     distance = length(path.position)
     farthest = distance.argmax(axis=1)[:, None]
     outward = direction(path.position)
-    stretch = jnp.stack([_dot(outward, d) for d in (dx, dy)], axis=-1)
+    stretch = jnp.stack([dot(outward, d) for d in (dx, dy)], axis=-1)
     within = _planes(
         jnp.take_along_axis(stretch, farthest[..., None], axis=1),
         jnp.take_along_axis(distance, farthest, axis=1) - rule.reach + INSET,
@@ -218,10 +217,10 @@ def nearest_point(planes: HalfPlanes, nominal: Float[Array, "A 2"]) -> Float[Arr
     points = jnp.concatenate([nominal[:, None], on_border], axis=1)
     usable = jnp.concatenate([jnp.ones_like(planes.present[:, :1]), planes.present], axis=1)
 
-    outside = _dot(points[:, :, None], planes.normal[:, None]) - planes.bound[:, None]
+    outside = dot(points[:, :, None], planes.normal[:, None]) - planes.bound[:, None]
     outside = jnp.where(planes.present[:, None], outside, -jnp.inf).max(axis=-1)
     apart = points - nominal[:, None]
-    cost = _dot(apart, apart)
+    cost = dot(apart, apart)
     # Opposite half-planes may leave no point by rounding: little outside is still worth a trial.
     cost = cost + OUTSIDE * jax.nn.relu(outside - TOLERANCE)
     chosen = jnp.where(usable, cost, jnp.inf).argmin(axis=1)[:, None, None]
@@ -233,8 +232,8 @@ def _until(
 ) -> Float[Array, "A 2"]:
     """The point itself, or where the segment to it from inside leaves the disc of that radius."""
     step = point - inside
-    square, half = _dot(step, step), _dot(inside, step)
-    room = jnp.maximum(limit**2 - _dot(inside, inside), 0.0)
+    square, half = dot(step, step), dot(inside, step)
+    room = jnp.maximum(limit**2 - dot(inside, inside), 0.0)
     root = jnp.sqrt(half**2 + square * room)
     part = jnp.clip((root - half) / jnp.maximum(square, 1e-12), 0.0, 1.0)
     return inside + part[:, None] * step
@@ -242,7 +241,7 @@ def _until(
 
 def _action_bound(rule: Rule, at: Float[Array, "A 2"]) -> HalfPlanes:
     """The square of actions; of a disc also the tangent in the direction of `at`."""
-    limit = rule.params.action_limit or MAX_ACTION
+    limit = rule.params.hard_limit
     sides = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], np.float32)
     normal = jnp.broadcast_to(jnp.asarray(sides), (at.shape[0], 4, 2))
     if rule.params.action_bound == "disc":
@@ -259,13 +258,13 @@ def _planes(
     present = (size > 1e-6) & jnp.isfinite(excess)
     safe = jnp.where(present, size, 1.0)
     normal = gradient / safe[..., None]
-    bound = _dot(normal, at[:, None]) - jnp.where(present, excess, 0.0) / safe
+    bound = dot(normal, at[:, None]) - jnp.where(present, excess, 0.0) / safe
     return HalfPlanes(normal, bound, present)
 
 
 def _room(planes: HalfPlanes, at: Float[Array, "A 2"]) -> Float[Array, "A M"]:
     """Distance from an action to the borders, negative beyond them."""
-    return planes.bound - _dot(planes.normal, at[:, None])
+    return planes.bound - dot(planes.normal, at[:, None])
 
 
 def _nearer(
@@ -280,9 +279,5 @@ def _along(
     normal: Float[Array, "A M 2"], change: Float[Array, "A P 2"], worst
 ) -> Float[Array, "A M"]:
     """n·∂x/∂u at the worst position of every neighbour."""
-    every = _dot(normal[:, :, None], change[:, None])
+    every = dot(normal[:, :, None], change[:, None])
     return jnp.take_along_axis(every, worst, axis=-1)[..., 0]
-
-
-def _dot(a: Float[Array, "*#n 2"], b: Float[Array, "*#n 2"]) -> Float[Array, "*n"]:
-    return a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1]

@@ -13,7 +13,7 @@ from ssmarl.control.drivers import DRIVERS
 from ssmarl.core.types import Key, Tree
 from ssmarl.env.costs import DEFAULT_CONSTRAINTS
 from ssmarl.env.env import Env
-from ssmarl.env.params import ACTION_LIMIT
+from ssmarl.env.params import ACTION_BOUND, ACTION_LIMIT
 from ssmarl.env.state import EnvState
 from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.policy.policy import PolicyMetadata
@@ -56,7 +56,7 @@ def nothing_learned(name: str) -> PolicyMetadata:
         goal_edges="target",
         dynamics="double_integrator",
         action_limit=ACTION_LIMIT,
-        action_bound="box",
+        action_bound=ACTION_BOUND,
         constraints=DEFAULT_CONSTRAINTS,
         num_actors=None,
         actor=None,

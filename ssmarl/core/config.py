@@ -44,10 +44,17 @@ class Tagged:
     def __init_subclass__(cls, tag: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if tag:
+            taken = cls.kinds.get(tag)
+            if taken is not None and _built_in(taken) and not _built_in(cls):
+                raise InputError(f"{cls.__name__}: the tag {tag!r} is that of a built-in network")
             cls.tag = tag
             cls.kinds[tag] = cls
         elif Tagged in cls.__bases__:
             cls.kinds = {}
+
+
+def _built_in(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def check_ranges(settings: Any, **ranges: tuple[int | float, int | float]) -> None:

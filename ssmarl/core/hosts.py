@@ -42,7 +42,7 @@ class Hosts:
 
     def connect(self) -> None:
         """Join the devices of all hosts. Call before JAX first touches a device."""
-        # Between CPUs JAX needs to be told how to combine values; accelerators have their own way.
+        # Between CPUs JAX needs to know how to combine values; accelerators have their own way.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         given = {}
         if self.coordinator != "auto":

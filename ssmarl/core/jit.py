@@ -19,7 +19,7 @@ def compiled(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_module(method: Callable[P, R]) -> Callable[P, R]:
-    """The same for a method of a pytree of arrays, once for every structure and shape."""
+    """Compile a method of a pytree of arrays, once for every structure and shape."""
     return _wrapped(method, jax.jit(method, inline=True))
 
 

@@ -22,7 +22,6 @@ from ssmarl.rl.estimate import (
     GradientEstimate,
     batch_parts,
     episode_means,
-    linearize,
     mean_of_parts,
 )
 from ssmarl.rl.samples import ObservationBatch
@@ -78,7 +77,7 @@ class AnalyticEstimator:
             costs = row_scale * subproblem.rows(episodes.cost.mean(axis=1))
             return mean_of_parts(jnp.concatenate([reward, costs], axis=1), parts), episodes
 
-        value, vjp, episodes = linearize(objective, policy.actor_of(agent))
+        value, vjp, episodes = jax.vjp(objective, policy.actor_of(agent), has_aux=True)
         measured, surrogate = self.collectives.mean(
             (episode_means(episodes.result.cost), episode_means(episodes.cost))
         )

@@ -1,5 +1,7 @@
 """Whether analytic gradients can teach a task: checked once, before training."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -37,18 +39,24 @@ def check_analytic(env: Env, config: AnalyticConfig) -> None:
             f"analytic.geodesic: the targets of {env.scenario.name} move with the team, "
             "and free paths are found once an episode"
         )
-    sizes = jax.jit(jax.vmap(lambda key: _gradient_sizes(env, config, key)))(
-        jax.random.split(jax.random.key(0), STATES)
-    )
     names = [f"the reward of scenario {env.scenario.name!r}"]
     names += [f"the cost {constraint.name!r}" for constraint in env.constraints]
     fields = ["Scenario.reward_surrogate", *["Cost.surrogate"] * len(env.constraints)]
-    for name, field, size in zip(names, fields, sizes.max(axis=0), strict=True):
-        if not float(size) > 0:
+    for name, field, size in zip(names, fields, _largest_gradients(env, config), strict=True):
+        if not size > 0:
             raise NoGradientError(
                 f"{name} has no gradient on {STATES} random states: give it a differentiable "
                 f"surrogate ({field}), or train with --preset likelihood_ratio"
             )
+
+
+@functools.lru_cache(maxsize=64)
+def _largest_gradients(env: Env, config: AnalyticConfig) -> tuple[float, ...]:
+    """Of the reward and of each cost over random states; found once for a task."""
+    sizes = jax.jit(jax.vmap(lambda key: _gradient_sizes(env, config, key)))(
+        jax.random.split(jax.random.key(0), STATES)
+    )
+    return tuple(float(size) for size in sizes.max(axis=0))
 
 
 def _gradient_sizes(env: Env, config: AnalyticConfig, key: Key) -> Float[Array, " C1"]:

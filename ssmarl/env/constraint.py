@@ -82,7 +82,7 @@ class Constraint:
                     f"{MAX_LIMIT:g}"
                 )
             if [given for given, _ in self.params].count(parameter) > 1:
-                raise InputError(f"parameter {parameter} of {name} is given twice: once")
+                raise InputError(f"parameter {parameter} of {name} is given twice: give it once")
 
     @property
     def name(self) -> str:

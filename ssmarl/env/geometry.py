@@ -26,6 +26,19 @@ def direction(vector: Float[Array, "*shape 2"]) -> Float[Array, "*shape 2"]:
     return vector / jnp.where(norm == 0, 1.0, norm)[..., None]
 
 
+def dot(a: Float[Array, "*#shape 2"], b: Float[Array, "*#shape 2"]) -> Float[Array, "*shape"]:
+    """a·b, written out: compilers have got small batched products wrong (docs/performance.md)."""
+    return a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1]
+
+
+def rotated(
+    vector: Float[Array, "*#shape 2"], angle: Float[Array, "*#shape"] | float
+) -> Float[Array, "*shape 2"]:
+    """The vector turned to the left by an angle in radians."""
+    x, y, cos, sin = vector[..., 0], vector[..., 1], jnp.cos(angle), jnp.sin(angle)
+    return jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1)
+
+
 def closest_approach(
     offset: Float[Array, "*shape 2"], velocity: Float[Array, "*shape 2"], horizon: float
 ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape 2"]]:

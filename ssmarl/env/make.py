@@ -21,7 +21,7 @@ from ssmarl.env.dynamics.base import Dynamics
 from ssmarl.env.env import Env
 from ssmarl.env.layout import read_layout, with_layout
 from ssmarl.env.neighbors import NeighborConfig
-from ssmarl.env.params import ACTION_LIMIT, MAX_COUNT, ActionBound, WorldParams
+from ssmarl.env.params import ACTION_BOUND, ACTION_LIMIT, MAX_COUNT, ActionBound, WorldParams
 from ssmarl.env.scenario import GoalEdges, Scenario
 from ssmarl.env.scenarios import SCENARIOS
 
@@ -34,7 +34,7 @@ def make(
     constraints: Iterable[Constraint | str] | Constraint | str = DEFAULT_CONSTRAINTS,
     dynamics: str | Dynamics | None = None,
     action_limit: float | None = ACTION_LIMIT,
-    action_bound: ActionBound = "box",
+    action_bound: ActionBound = ACTION_BOUND,
     episode_length: int | None = None,
     goal_edges: GoalEdges | None = None,
     side_scale: float = 1.0,
@@ -48,7 +48,7 @@ def make(
         num_agents: size of the team.
         num_obstacles: where the scenario leaves it free.
         constraints: records, or text as `collision=1,margin=0.05`.
-        dynamics: the vehicle: a name, `path.py:name`, or the object itself.
+        dynamics: of the agents: a name, `path.py:name`, or the object itself.
         action_limit: bound of actions; None: the unclipped reference world.
         action_bound: `box` bounds every component, `disc` the norm.
         episode_length: steps until truncation.
@@ -85,12 +85,12 @@ def make(
     )
     if goal_edges not in (None, "target", "landmarks"):
         raise InputError(f"goal_edges is {goal_edges!r}: it must be target or landmarks")
-    vehicle = record.dynamics if dynamics is None else dynamics
+    motion = record.dynamics if dynamics is None else dynamics
     env = Env(
         record,
         params,
         as_constraints(constraints),
-        DYNAMICS.find(vehicle) if isinstance(vehicle, str) else vehicle,
+        DYNAMICS.find(motion) if isinstance(motion, str) else motion,
         goal_edges or record.goal_edges,
         neighbor_config,
     )

@@ -18,13 +18,15 @@ not clip them (`action_limit=None`)."""
 ActionBound = Literal["box", "disc"]
 """box: every component of an action is clipped. disc: its norm is, so that all directions are
 equally strong; in a box a diagonal action is √2 stronger."""
+ACTION_BOUND: ActionBound = "box"
+"""Default; the released code's."""
 
 
 @dataclass(frozen=True)
 class WorldParams:
     """Numbers of a world that no step changes. Metres, seconds, newtons.
 
-    Where the paper leaves a number open it is the authors' released code's. The vehicle's own
+    Where the paper leaves a number open it is the authors' released code's. The dynamics' own
     numbers (mass, damping, gain) belong to its `Dynamics`.
     """
 
@@ -53,7 +55,7 @@ class WorldParams:
     """Steps until truncation."""
     action_limit: float | None = ACTION_LIMIT
     """Bound of an action; None: the unclipped reference world."""
-    action_bound: ActionBound = "box"
+    action_bound: ActionBound = ACTION_BOUND
     """What the limit bounds: every component, or the norm."""
     dt: float = 0.1
     """Duration of a step."""
@@ -87,6 +89,16 @@ class WorldParams:
                 )
         if self.obstacle_area > 1:
             raise InputError(f"obstacle_area is {self.obstacle_area!r}: it must be at most 1")
+
+    @property
+    def nominal_limit(self) -> float:
+        """Largest action that predictions and classical control reckon with."""
+        return ACTION_LIMIT if self.action_limit is None else self.action_limit
+
+    @property
+    def hard_limit(self) -> float:
+        """Largest action that is ever applied."""
+        return MAX_ACTION if self.action_limit is None else self.action_limit
 
     @property
     def agent_range(self) -> float:

@@ -1,7 +1,9 @@
 """Progress monitoring: whether an agent is stuck, by its own velocity and goal alone.
 
-The one definition of "stuck", used by deadlock escape (at run time) and by the urgency of reward
-surrogates (in training). Velocities are averaged, not speeds: an agent that jitters is stuck too.
+The one definition of "slow", used by deadlock escape (at run time), by the urgency of reward
+surrogates (in training) and by liveness behind the certified filter, which also counts agents as
+stuck that move without coming nearer (`control/liveness.py`). Velocities are averaged, not speeds:
+an agent that jitters is slow too.
 """
 
 import jax
@@ -32,5 +34,10 @@ def slowness(
 
 
 def is_stuck(mean_velocity: Float[Array, "A 2"], distance: Float[Array, " A"]) -> Bool[Array, " A"]:
-    """Slower than half of `SLOW_SPEED` on average, away from the target."""
-    return (length(mean_velocity) < SLOW_SPEED / 2) & (distance > AWAY)
+    """Slow on average, away from the target."""
+    return is_slow(mean_velocity) & (distance > AWAY)
+
+
+def is_slow(mean_velocity: Float[Array, "A 2"]) -> Bool[Array, " A"]:
+    """Slower than half of `SLOW_SPEED` on average."""
+    return length(mean_velocity) < SLOW_SPEED / 2

@@ -39,4 +39,4 @@ class Scenario:
     goal_edges: GoalEdges = "target"
     default_agents: int = 3
     dynamics: Dynamics = DoubleIntegrator()
-    """The vehicle, unless another is asked for."""
+    """The dynamics, unless others are given."""

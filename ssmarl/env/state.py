@@ -57,7 +57,7 @@ class EnvState(eqx.Module):
         return self.body.velocity
 
     def with_body(self, **changes: Array) -> "EnvState":
-        """The same with other positions, velocities or internal states of the agents."""
+        """A copy with other positions, velocities or internal states of the agents."""
         return dataclasses.replace(self, body=dataclasses.replace(self.body, **changes))
 
 

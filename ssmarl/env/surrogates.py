@@ -19,14 +19,14 @@ from ssmarl.env.pairs import Pairs
 from ssmarl.env.transition import Transition
 
 ARRIVAL_BONUS = ((6.0, 0.1), (4.0, 0.03))
-"""(height, width in metres) of smooth bumps at the target. Together as high as navigation's +10 for
+"""(height, width in metres) of Gaussians at the target. Together as high as navigation's +10 for
 arriving; the narrow one leads to the exact centre."""
 
 
 def approach_target(now: Transition) -> Float[Array, " A"]:
     """−shaped distance to the target + Σ height·exp(−(distance/width)²)."""
-    bumps = [h * jnp.exp(-((now.distance / w) ** 2)) for h, w in ARRIVAL_BONUS]
-    return sum(bumps, start=-now.shaped_distance)
+    bonus = [h * jnp.exp(-((now.distance / w) ** 2)) for h, w in ARRIVAL_BONUS]
+    return sum(bonus, start=-now.shaped_distance)
 
 
 def predicted_collision(now: Transition, *, margin: float = 0.0) -> Float[Array, " A"]:

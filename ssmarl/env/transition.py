@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from ssmarl.core.config import POSITIVE, check_ranges
 from ssmarl.env.contact import Clearance
-from ssmarl.env.params import ACTION_LIMIT, WorldParams
+from ssmarl.env.params import WorldParams
 from ssmarl.env.state import EnvState
 
 CHANGED = 1e-3
@@ -73,5 +73,5 @@ def was_changed(
     params: WorldParams, nominal: Float[Array, "A U"], applied: Float[Array, "A U"]
 ) -> Bool[Array, " A"]:
     """Whether two bounded actions differ by more than rounding (`CHANGED`)."""
-    allowed = CHANGED * (params.action_limit or ACTION_LIMIT)
+    allowed = CHANGED * params.nominal_limit
     return (jnp.abs(applied - nominal) > allowed).any(axis=1)

@@ -61,7 +61,7 @@ class Episode(eqx.Module):
     success: Flag
     """Every agent is at its target at the last step."""
     success_tight: Flag
-    """The same within the stricter radius, which the reward asks for."""
+    """Whether all agents are within the stricter radius, which the reward asks for."""
     success_ever: Flag
     """Every agent has been at its target at some step."""
     reach: Scalar

@@ -6,7 +6,8 @@ from typing import Literal
 
 import jax
 
-from ssmarl.control.controllers import Controller, controller
+from ssmarl.control.controllers import Controller, Filtered, controller
+from ssmarl.control.filters import filtered_env
 from ssmarl.core.errors import InputError
 from ssmarl.core.registry import require_sources
 from ssmarl.core.types import Json, Key
@@ -25,6 +26,9 @@ SELECTION_SEED = 1 << 31
 
 ActionLimit = float | None | Literal["policy"]
 """Of the world to run in; `policy`: the one that the policy was trained in."""
+TrainedFilter = Literal["policy"] | None
+"""Safety filter as a part of the world to run in: the one that the policy was trained behind, or
+none."""
 
 
 def env_for(
@@ -39,8 +43,13 @@ def env_for(
     action_bound: ActionBound | None = None,
     side_scale: float = 1.0,
     layout: str | Path | Json | None = None,
+    filter: TrainedFilter = "policy",
 ) -> Env:
-    """The environment in which a policy is to run, with the vehicle and goal edges it knows."""
+    """The environment in which a policy is to run, with the dynamics and goal edges it knows.
+
+    Where nothing else is given, it is the one of its training: action limit and bound, safety
+    filter, and for the same task and team also the length of episodes.
+    """
     if scenario is None and constraints is None:
         require_sources(metadata.sources, "this policy")  # the very files it was trained with
     constraints = tuple(constraints) if constraints is not None else metadata.constraints
@@ -55,6 +64,8 @@ def env_for(
     agents = num_agents
     if agents is None and layout is None:
         agents = metadata.num_agents if same else record.default_agents
+    if episode_length is None and same and layout is None and agents == metadata.num_agents:
+        episode_length = metadata.episode_length
     env = make(
         record,
         agents,
@@ -74,7 +85,7 @@ def env_for(
             f"num_agents is {agents}: this policy has one network for each of "
             f"{metadata.num_actors} agents"
         )
-    return env
+    return filtered_env(env, metadata.filter if filter == "policy" else None)
 
 
 def _require_names(
@@ -127,6 +138,7 @@ def evaluate_policy(
     action_bound: ActionBound | None = None,
     side_scale: float = 1.0,
     layout: str | Path | Json | None = None,
+    filter: TrainedFilter = "policy",
 ) -> Result:
     """Measures of a policy without action noise.
 
@@ -136,13 +148,15 @@ def evaluate_policy(
         num_agents: None: as trained.
         num_obstacles: None: the scenario's default.
         episodes: how many.
-        episode_length: None: the scenario's for that size.
+        episode_length: None: as trained for the team it was trained with, else the scenario's.
         seed: of the starts. Seeds of selection during training are out of range.
         constraints: costs to measure; None: those it was trained under.
         action_limit: of the world; None: unclipped; `policy`: as trained.
         action_bound: of the world; None: as trained.
         side_scale: factor on the side of the square: 0.5 is four times the crowding.
         layout: one fixed start, by name, as a file or its contents; it fixes the numbers.
+        filter: `policy`: behind the safety filter that it was trained behind, if any. A controller
+            that has a filter of its own around it is run with that one alone.
     """
     if isinstance(policy, str):
         policy = controller(policy)
@@ -159,5 +173,6 @@ def evaluate_policy(
         action_bound=action_bound,
         side_scale=side_scale,
         layout=layout,
+        filter=None if isinstance(policy, Filtered) else filter,
     )
     return evaluate(env, policy, episodes=episodes, seed=seed)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -39,12 +39,15 @@ class Actor(Protocol):
         ...
 
     def unroll(self, observations: Any, state: Tree, /) -> tuple[Gaussian, Tree]:
-        """The same over time: observations, distributions and states have a leading axis T."""
+        """Distributions and recurrent states over time: all with a leading axis T."""
         ...
 
 
 class ActorConfig(Tagged):
     """Settings of an actor: a frozen dataclass."""
+
+    needs_sharing: ClassVar[bool] = False
+    """Whether all agents must share one network, as where messages are learned."""
 
     def for_env(self, env: Env) -> "ActorConfig":
         """With the sizes that depend on the environment filled in."""
@@ -143,12 +146,12 @@ class RecurrentActor(eqx.Module):
     def from_features(
         self, features: Float[Array, "A F"], state: RecurrentState
     ) -> tuple[Gaussian, RecurrentState]:
-        """The same from the encoder's features."""
+        """The distribution of every agent's action, and the new recurrent state, from features."""
         state = self.cell.advance(self.cell.project(features), state)
         return self._head(features, state), state
 
     def unroll(self, observations: Any, state: RecurrentState) -> tuple[Gaussian, RecurrentState]:
-        """The same over time."""
+        """Distributions and recurrent states over time, with a leading axis T."""
         features = jax.vmap(self.encoder)(observations)
         states = recurrent_cells.unroll(self.cell, features, state)
         return self._head(features, states), states

@@ -114,7 +114,7 @@ class DeadlockEscape(eqx.Module):
         return _driving_straight(policy, graph, straight), DeadlockState(inner, escape)
 
     def unroll(self, graphs: Graph, state: DeadlockState) -> tuple[Gaussian, DeadlockState]:
-        """The same over time."""
+        """Distributions and recurrent states over time, with a leading axis T."""
 
         def later(escape: EscapeState, graph: Graph) -> tuple:
             shown, escape, straight = escape_step(graph, escape, self.window)

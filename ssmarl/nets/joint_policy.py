@@ -40,8 +40,10 @@ class JointPolicy(eqx.Module):
         """Untrained; separate actors start with different weights."""
         if num_actors is None:
             return JointPolicy(escape.wrap(config.build(rng)), None)
-        if config.tag == "tem":
-            raise InputError("tem: a message is only meaningful to agents with the same network")
+        if config.needs_sharing:
+            raise InputError(
+                f"{config.tag}: a message is only meaningful to agents with the same network"
+            )
         if num_actors < 1:
             raise InputError(f"num_actors is {num_actors}: it must be at least 1")
         one = jax.eval_shape(lambda: config.build(WeightGenerator(0)))

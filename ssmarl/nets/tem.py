@@ -8,6 +8,7 @@ the next step. The receiver is the one with the largest score, with the gradient
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +36,7 @@ STATE = 4
 class TemActorConfig(ActorConfig, tag="tem"):
     """Sizes of the actor. All of them are ours: the paper's are not public."""
 
+    needs_sharing: ClassVar[bool] = True
     size: int = 32
     """Of tokens and messages."""
     attention_heads: int = 4
@@ -68,7 +70,7 @@ class TemActorConfig(ActorConfig, tag="tem"):
             )
 
     def for_env(self, env: Env) -> "TemActorConfig":
-        """The same for every environment with two action components."""
+        """As it is: sizes do not depend on the environment, which needs two action components."""
         if env.dynamics.action_dim != 2:
             raise InputError(
                 f"tem: {env.dynamics.name} has {env.dynamics.action_dim} actions, not 2"
@@ -207,7 +209,7 @@ class TemActor(eqx.Module):
         return policy, state
 
     def step(self, graph: Graph, state: TemState) -> tuple[Gaussian, TemState, Float[Array, " A"]]:
-        """The same, and the probability that each agent sends a message."""
+        """Distribution, new recurrent state, and each agent's probability of sending a message."""
         observed, neighbor = self._tokens(graph)
         audible = graph.agents.communicates
         summary, receiver = self.messenger(observed, state.chain, neighbor, audible)
@@ -224,7 +226,7 @@ class TemActor(eqx.Module):
         return policy, TemState(lstm, chain), 1 - receiver[:, -1]
 
     def unroll(self, graphs: Graph, state: TemState) -> tuple[Gaussian, TemState]:
-        """The same over time: messages travel step by step."""
+        """Distributions and recurrent states over time; messages travel step by step."""
 
         def step(state: TemState, graph: Graph) -> tuple:
             policy, state = self(graph, state)

@@ -64,7 +64,7 @@ class UnimpEncoderConfig(EncoderConfig, tag="unimp"):
         return self.width
 
     def for_env(self, env: Env) -> "UnimpEncoderConfig":
-        """The same for every holonomic vehicle: goals of others are read in the world's axes."""
+        """As it is, for holonomic dynamics only: goals of others are read in the world's axes."""
         if env.dynamics.linear_response(env.params) is None:
             raise InputError(f"unimp: a {env.dynamics.name} observes in a frame of its own")
         return self
@@ -177,8 +177,8 @@ class UnimpEncoder(eqx.Module):
         own = jnp.concatenate([-goal[:, 2:4], jnp.zeros_like(goal[:, :2]), goal[:, :2]], axis=-1)
         agents = graph.agents
         # A neighbour's goal relative to the agent: its position, and its goal relative to it.
-        told = jnp.where(agents.communicates[..., None], goal[agents.source][..., :2], 0.0)
-        theirs = agents.feature[..., :2] + told
+        communicated = jnp.where(agents.communicates[..., None], goal[agents.source][..., :2], 0.0)
+        theirs = agents.feature[..., :2] + communicated
         groups = [
             (own[:, None], Vertex.AGENT, jnp.ones((own.shape[0], 1), bool)),
             (_vertex(agents, theirs), Vertex.AGENT, agents.mask),

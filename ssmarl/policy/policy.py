@@ -52,7 +52,7 @@ class PolicyMetadata:
     goal_edges: GoalEdges
     """Sources of its goal edges; evaluation uses the same."""
     dynamics: str
-    """Name of the vehicle it was trained for."""
+    """Name of the dynamics it was trained for."""
     action_limit: float | None
     """Of the world it was trained in."""
     action_bound: ActionBound
@@ -72,6 +72,10 @@ class PolicyMetadata:
     """Files of the user's own that its scenario, costs and dynamics come from."""
     network_sources: tuple[SourceFile, ...] = ()
     """Files of the user's own that its networks come from; needed to load it."""
+    filter: str | None = None
+    """Safety filter of the world it was trained in; None: none."""
+    episode_length: int | None = None
+    """Steps of its episodes in training; None: the scenario's default."""
 
 
 class Policy(eqx.Module):
@@ -98,7 +102,7 @@ class Policy(eqx.Module):
     def sample(
         self, observation: Any, recurrent: Tree, key: Key
     ) -> tuple[Float[Array, "A U"], Tree]:
-        """The same with the action noise of training."""
+        """Every agent's action with the noise of training, and the new recurrent state."""
         distribution, recurrent = self.joint(observation, recurrent)
         return distribution.sample(key), recurrent
 

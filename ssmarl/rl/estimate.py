@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -38,7 +37,7 @@ class GradientEstimate:
     episode_cost: Float[Array, " R"]
     """Measured true cost of each row, mean per episode."""
     surrogate_cost: Float[Array, " R"] | None
-    """The same of what the objective's rows differentiate; None: they differentiate the cost."""
+    """Mean per episode of what the objective's rows differentiate; None: the cost itself."""
     cost_change: Float[Array, " R"]
     """Estimated change of each row, per step, from the policy that played the episodes to the
     present one: what this iteration's earlier updates have done."""
@@ -72,13 +71,6 @@ class Estimator(Protocol):
     def update_ratio(self, ratio: Array, actor: Actor, agent: Count) -> Array:
         """Likelihood ratios after one more agent's update."""
         ...
-
-
-def linearize(
-    objective: Callable[[Actor], tuple[Float[Array, "P R1"], Any]], actor: Actor
-) -> tuple[Float[Array, "P R1"], Callable, Any]:
-    """Value, vector-Jacobian product and auxiliary data of an objective at an actor."""
-    return jax.vjp(objective, actor, has_aux=True)
 
 
 def batch_parts(wanted: int, count: int) -> int:

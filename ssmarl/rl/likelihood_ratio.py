@@ -105,5 +105,6 @@ class LikelihoodRatioEstimator:
     ) -> tuple[SampleBatch, Float[Array, "M L 1"]]:
         if self.minibatches == 1:
             return data
-        chunks = minibatches(len(self.samples.log_prob), 1, self.minibatches, self.key)[part]
+        key = jax.random.fold_in(self.key, 1)  # the key itself chooses the Fisher matrix's chunks
+        chunks = minibatches(len(self.samples.log_prob), 1, self.minibatches, key)[part]
         return jax.tree.map(lambda leaf: leaf[chunks], data)

@@ -51,7 +51,7 @@ def room_from_layout(
     else:
         given = layout if isinstance(layout, dict) else read_layout(layout)
         data = _scaled(given, 1.0 / metres)
-    env = env_for(metadata, layout=data)
+    env = env_for(metadata, layout=data, filter=None)
     room = _room(env, jax.random.key(0), metres)
     assert room is not None  # a layout is placed as it is
     _check(env, vehicle, room)
@@ -71,7 +71,7 @@ def random_room(
     Starts and goals that are nearer to each other or to an obstacle than the certificate allows
     are drawn again.
     """
-    env = env_for(metadata, num_agents=num_vehicles, num_obstacles=num_obstacles)
+    env = env_for(metadata, num_agents=num_vehicles, num_obstacles=num_obstacles, filter=None)
     key = jax.random.key(seed)
     for draw in range(MAX_DRAWS):
         room = _room(env, jax.random.fold_in(key, draw), vehicle.scale.metres)

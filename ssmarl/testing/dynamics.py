@@ -20,7 +20,7 @@ def check_dynamics(dynamics: Dynamics) -> None:
 
     - `initial` is at rest; `observe` begins with position and velocity.
     - A contact force accelerates along itself.
-    - `brake` brings every agent to rest, within `stopping_distance`.
+    - `brake` brings every agent to rest.
     - `body`, if any, is the inverse of `observe`.
     - `linear_response`, if any, predicts the velocity after one step.
     """
@@ -86,15 +86,10 @@ def _check_gradient(env: Env, body: Body, action: jax.Array) -> None:
 
 def _check_braking(env: Env, body: Body) -> None:
     dynamics, params = env.dynamics, env.params
-    speed = jnp.linalg.norm(body.velocity, axis=1)
-    bound = dynamics.stopping_distance(params, speed)
 
     def brake(now: Body, _: None) -> tuple:
         action = bound_action(params, dynamics.brake(params, now))
-        now = dynamics.step(params, now, action, jnp.zeros((6, 2)))
-        return now, now.position
+        return dynamics.step(params, now, action, jnp.zeros((6, 2))), None
 
-    end, path = jax.jit(lambda body: jax.lax.scan(brake, body, None, length=STEPS))(body)
+    end, _ = jax.jit(lambda body: jax.lax.scan(brake, body, None, length=STEPS))(body)
     assert float(jnp.linalg.norm(end.velocity, axis=1).max()) < AT_REST, "brake must stop"
-    travelled = jnp.linalg.norm(path - body.position, axis=2).max(axis=0)
-    assert bool((travelled <= bound + 1e-5).all()), "stopping_distance is too short"

@@ -1,5 +1,7 @@
 """Contracts of scenarios and costs."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +12,14 @@ from ssmarl.env.constraint import Cost
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
 from ssmarl.env.scenario import Scenario
+from ssmarl.env.state import EnvState
 
 EPISODES = 4
 STEPS = 20
 
 
 def check_scenario(scenario: Scenario, num_agents: int | None = None) -> None:
-    """Shapes, finite values, determinism, free starts, and no dependence on the order of agents.
+    """Shapes, finite values, determinism, free starts; rewards that ignore the order of agents.
 
     Args:
         scenario: to check.
@@ -31,6 +34,7 @@ def check_scenario(scenario: Scenario, num_agents: int | None = None) -> None:
     again = run(keys)
     for one, other in zip(jax.tree.leaves((states, results)), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other, "equal keys must give equal episodes")
+    _check_order(env, jax.tree.map(lambda leaf: leaf[0, STEPS // 2], states))
     if scenario.reward_surrogate is not None:
         start = env.reset(keys[0])
         action = jnp.zeros((env.params.num_agents, env.dynamics.action_dim))
@@ -48,13 +52,14 @@ def check_cost(cost: Cost, env: Env | None = None) -> None:
         env: where to check it; None: navigation with 4 agents.
     """
     base = env or make("navigation", 4)
-    env = make(base.scenario, base.params.num_agents, constraints=[cost.limit(1)])
+    env = dataclasses.replace(base, constraints=(cost.limit(1),))
     agents = env.params.num_agents
 
     def run(key: jax.Array) -> Tree:
-        state = env.reset(key)
-        state = state.with_body(velocity=jax.random.normal(key, state.position.shape))
-        action = random(env, state, key)
+        start_key, velocity_key, action_key = jax.random.split(key, 3)
+        state = env.reset(start_key)
+        state = state.with_body(velocity=jax.random.normal(velocity_key, state.position.shape))
+        action = random(env, state, action_key)
         after, _ = env.step(state, action)
 
         def surrogate(position: jax.Array) -> jax.Array:
@@ -69,6 +74,20 @@ def check_cost(cost: Cost, env: Env | None = None) -> None:
     assert_finite(value, f"cost {cost.name!r}")
     assert float(value.min()) >= 0, f"cost {cost.name!r}: it must not be negative"
     assert_finite(gradient, f"gradient of the surrogate of cost {cost.name!r}")
+
+
+def _check_order(env: Env, state: EnvState) -> None:
+    """The same agents in another order, with their targets and landmarks, have the same rewards."""
+    agents = env.params.num_agents
+    order = np.roll(np.arange(agents), 1)
+    moved = state.with_body(**jax.tree.map(lambda leaf: leaf[order], vars(state.body)))
+    moved = dataclasses.replace(moved, target=state.target[order])
+    if env.params.num_landmarks == agents:  # landmark i may belong to agent i
+        moved = dataclasses.replace(moved, landmark=state.landmark[order])
+    still = jnp.zeros((agents, env.dynamics.action_dim))
+    rewards = [env.scenario.reward(env.transition(now, now, still)) for now in (state, moved)]
+    message = f"scenario {env.scenario.name!r}: rewards must not depend on the order of agents"
+    np.testing.assert_allclose(rewards[1], rewards[0][order], atol=1e-4, err_msg=message)
 
 
 def assert_finite(tree: Tree, what: str) -> None:

@@ -46,8 +46,9 @@ def check_starts(config: TrainConfig) -> None:
 
 def _first_step(env: Env, key: Key) -> tuple[Flag, Bool[Array, " C1"]]:
     """Whether a start is free of overlaps; and whether reward and costs of a step are finite."""
-    state = env.reset(key)
-    action = jax.random.normal(key, (env.params.num_agents, env.dynamics.action_dim))
+    start_key, action_key = jax.random.split(key)
+    state = env.reset(start_key)
+    action = jax.random.normal(action_key, (env.params.num_agents, env.dynamics.action_dim))
     _, result = env.step(state, action)
     values = jnp.concatenate([result.reward[:, None], result.cost], axis=1)
     return state.placed, jnp.isfinite(values).all(axis=0)

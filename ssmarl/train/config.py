@@ -25,7 +25,7 @@ from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
 from ssmarl.env.neighbors import NeighborConfig
-from ssmarl.env.params import ACTION_LIMIT, ActionBound
+from ssmarl.env.params import ACTION_BOUND, ACTION_LIMIT, ActionBound
 from ssmarl.env.scenario import GoalEdges
 from ssmarl.env.scenarios import SCENARIOS
 from ssmarl.eval.evaluate import MAX_EPISODES
@@ -62,11 +62,11 @@ class TrainConfig:
     """NAME=LIMIT[,PARAMETER=VALUE...], per agent and episode, any number. NAME is a cost (`ssmarl
     list`), or path.py:name for your own."""
     dynamics: str | None = None
-    """Vehicle: a name (`ssmarl list`), or path.py:name for your own. None: the scenario's
+    """Of the agents: a name (`ssmarl list`), or path.py:name for your own. None: the scenario's
     default."""
     action_limit: float | None = ACTION_LIMIT
     """Bound of actions. None: the unclipped reference world."""
-    action_bound: ActionBound = "box"
+    action_bound: ActionBound = ACTION_BOUND
     """What the limit bounds: every component (box), or the norm (disc)."""
     filter: str | None = None
     """Safety filter between the agents and the world, in training and evaluation (`ssmarl list

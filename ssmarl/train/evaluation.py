@@ -110,4 +110,6 @@ def _metadata(config: TrainConfig, joint: JointPolicy, played: int) -> PolicyMet
         seed=config.seed,
         sources=config.task_sources(),
         network_sources=sources_of(actor),
+        filter=config.filter,
+        episode_length=config.episode_length,
     )

@@ -158,7 +158,7 @@ class MetricsFile:
         first = self.columns is None
         self.columns = self.columns or list(row)
         with self.path.open("a", newline="") as file:
-            # A run of an earlier version goes on with the columns that its file has.
+            # A run of an earlier version resumes with the columns that its file has.
             writer = csv.DictWriter(
                 file, self.columns, restval="nan", extrasaction="ignore", lineterminator="\n"
             )

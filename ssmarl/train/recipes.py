@@ -25,7 +25,7 @@ _LARGE_TEAMS = ("analytic.geodesic=true", "analytic.distance_weight=2.5")
 
 RECIPES = {
     "navigation": Recipe(
-        "3 agents, runs on 96 and more; a quarter of an hour on two cores (`make run`)",
+        "3 agents, runs on 96 and more; some minutes on two cores (`make run`)",
         TrainConfig(
             num_agents=(3,),
             # First the scenario's own environment, then also a smaller one, in which agents meet,

@@ -1,8 +1,8 @@
 """Which policy of a run is kept.
 
 The highest reward within the limits. While no policy is within them, the highest reward among those
-whose violation cannot be told from the least so far: evaluations are noisy, and the least of many
-violations is often that of a policy that hardly moves.
+whose violation does not differ significantly from the least so far: evaluations are noisy, and the
+least of many violations is often that of a policy that hardly moves.
 """
 
 import dataclasses

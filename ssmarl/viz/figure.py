@@ -34,7 +34,7 @@ def mean_curve(
 ) -> None:
     """The mean of several runs with its 95 % interval (Student's).
 
-    Where a run has ended, the mean of the others goes on.
+    Where a run has ended, it is the mean of the others.
 
     Args:
         axis: to draw on.

@@ -1,4 +1,4 @@
-"""The baselines: what each praises, by hand; that each iterates; that limits are kept."""
+"""The baselines: what each credits, by hand; that each iterates; that limits are kept."""
 
 from typing import Any
 
@@ -149,11 +149,11 @@ def test_multipliers_follow_the_excess_of_their_own_agent():
     )
     state, rows = learn(env, "mappo_lagrangian", config, 1)
     assert rows[0]["multiplier_effort"] == pytest.approx(0.01)
-    price = np.asarray(state.extra)[:, 0]
-    assert price.shape == (2,)
+    multiplier = np.asarray(state.extra)[:, 0]
+    assert multiplier.shape == (2,)
     # Effort is the team's: the same for both.
     expected = max(0.0, 0.01 + 0.1 * (rows[0]["cost_effort"] - 0.5))
-    np.testing.assert_allclose(price, expected, rtol=1e-4)
+    np.testing.assert_allclose(multiplier, expected, rtol=1e-4)
 
 
 def test_danger_is_the_deepest_overlap():
@@ -187,17 +187,17 @@ def test_the_worst_ahead_is_a_running_maximum():
         np.testing.assert_allclose(got, worst, atol=1e-6)
 
 
-def test_unsafe_steps_are_blamed_and_not_pdual_ascent():
+def test_unsafe_steps_are_blamed_and_not_credited():
     gain, excess = jnp.array([[[2.0, 2.0, -1.0]]]), jnp.array([[[-0.5, 0.5, 0.1]]])
     got = penalized(gain, excess, jnp.asarray(4.0))
     np.testing.assert_allclose(got, [[[2.0, -2.0, -0.4]]])
 
 
-def test_prices_follow_the_excess_of_their_own_agent():
-    price, cost, limit = jnp.array([[0.5], [0.1]]), jnp.array([[3.0], [0.0]]), jnp.array([1.0])
-    np.testing.assert_allclose(dual_ascent(price, cost, limit, 0.2), [[0.9], [0.0]], atol=1e-6)
+def test_one_step_of_dual_ascent():
+    multiplier, cost, limit = jnp.array([[0.5], [0.1]]), jnp.array([[3.0], [0.0]]), jnp.array([1.0])
+    np.testing.assert_allclose(dual_ascent(multiplier, cost, limit, 0.2), [[0.9], [0.0]], atol=1e-6)
     # One for all follows their mean, 1.5.
-    np.testing.assert_allclose(dual_ascent(price[:1], cost, limit, 0.2), [[0.6]], atol=1e-6)
+    np.testing.assert_allclose(dual_ascent(multiplier[:1], cost, limit, 0.2), [[0.6]], atol=1e-6)
 
 
 def test_tem_needs_one_network_for_all():
@@ -212,11 +212,11 @@ def test_the_message_loss_teaches_messages_that_matter_and_nothing_else():
     actor = SMALL["tem"].actor.build(np.random.default_rng(0))
     actor = eqx.tree_at(lambda a: a.messenger.silence, actor, jnp.asarray(-1e3))
     graphs = jax.jit(jax.vmap(lambda key: env.graph(env.reset(key))))(jax.random.split(KEY, 3))
-    _, trace = eqx.filter_jit(actor.unroll)(graphs, actor.initial_state(4))
-    memory = jax.tree.map(lambda leaf: leaf[-1:], trace)
-    assert bool(memory.chain.present.any())
-    sight = ObservationBatch(jax.tree.map(lambda leaf: leaf[None], graphs), memory)
-    slope = eqx.filter_jit(jax.grad(message_loss))(actor, sight)
+    _, states = eqx.filter_jit(actor.unroll)(graphs, actor.initial_state(4))
+    last = jax.tree.map(lambda leaf: leaf[-1:], states)
+    assert bool(last.chain.present.any())
+    batch = ObservationBatch(jax.tree.map(lambda leaf: leaf[None], graphs), last)
+    slope = eqx.filter_jit(jax.grad(message_loss))(actor, batch)
     others = eqx.tree_at(lambda a: a.messenger, slope, None)
     assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(others))
     steepness = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(slope))
@@ -224,9 +224,9 @@ def test_the_message_loss_teaches_messages_that_matter_and_nothing_else():
 
     @eqx.filter_jit
     def effect(actor):
-        seen, state = (jax.tree.map(lambda leaf: leaf[0], x) for x in (graphs, memory))
-        (told, _), (untold, _) = actor(seen, state), actor(seen, without_messages(state))
-        return kl_divergence(told, untold).mean()
+        seen, state = (jax.tree.map(lambda leaf: leaf[0], x) for x in (graphs, last))
+        (with_messages, _), (without, _) = actor(seen, state), actor(seen, without_messages(state))
+        return kl_divergence(with_messages, without).mean()
 
     ahead = jax.tree.map(lambda p, g: p - 1e-3 / steepness**0.5 * g, actor, slope)
     assert float(effect(ahead)) > float(effect(actor)) > 0

@@ -145,10 +145,10 @@ def test_unrolling_is_stepping(config):
         policy, memory = act(moment, memory)
         means.append(policy.mean)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *seen)
-    policy, trace = eqx.filter_jit(actor.unroll)(stacked, actor.initial_state(3))
+    policy, states = eqx.filter_jit(actor.unroll)(stacked, actor.initial_state(3))
     np.testing.assert_allclose(policy.mean, jnp.stack(means), atol=1e-5)
     np.testing.assert_array_equal(policy.log_std, act(seen[0], actor.initial_state(3))[0].log_std)
-    for last, whole in zip(jax.tree.leaves(memory), jax.tree.leaves(trace), strict=True):
+    for last, whole in zip(jax.tree.leaves(memory), jax.tree.leaves(states), strict=True):
         np.testing.assert_allclose(last, whole[-1], atol=1e-5)
 
 
@@ -214,7 +214,7 @@ def test_messages_reach_their_receivers_chains_and_nobody_else():
 
 
 def test_what_happens_two_links_away_arrives_by_a_chain_of_messages():
-    """Agent 0 cannot see agent 2. Agent 1 can, and its message has told 0 one step later."""
+    """Agent 0 cannot see agent 2. Agent 1 can, and its message has reached 0 one step later."""
     env = line_of_three()
     actor = SMALL_TEM.build(np.random.default_rng(1))
     # Everybody always sends; with these weights agent 1 sends to agent 0.

@@ -70,10 +70,10 @@ def test_gru_against_equinox():
 def test_without_memory_the_past_does_not_matter():
     plain = FeedForward(np.random.default_rng(0), 3, 4)
     x = jnp.asarray(np.random.default_rng(1).normal(size=(6, 2, 3)), jnp.float32)
-    trace = unroll(plain, x, plain.initial_state(2))
+    states = unroll(plain, x, plain.initial_state(2))
     assert plain.from_input.bias is not None
     expected = np.tanh(np.asarray(x) @ np.asarray(plain.from_input.weight))
-    np.testing.assert_allclose(trace.hidden, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(states.hidden, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ PARAMS = {"w": jnp.array([1.0, 2.0])}
 STEP = {"w": jnp.array([0.8, 0.0])}
 
 
-def judge(reward=1.0, cost=0.0, kl=1.0):
+def candidate(reward=1.0, cost=0.0, kl=1.0):
     """Linear reward and cost, quadratic KL, of the move along the step."""
 
     def promise(params):
@@ -20,13 +20,13 @@ def judge(reward=1.0, cost=0.0, kl=1.0):
     return promise
 
 
-def run(judge, violation=-1.0, delta=1.0, **options):
-    params, search = line_search(judge, PARAMS, STEP, jnp.array([violation]), delta, **options)
+def run(candidate, violation=-1.0, delta=1.0, **options):
+    params, search = line_search(candidate, PARAMS, STEP, jnp.array([violation]), delta, **options)
     return np.asarray(params["w"]), search
 
 
 def test_a_good_step_is_taken_whole():
-    params, search = run(judge())
+    params, search = run(candidate())
     np.testing.assert_allclose(params, [1.8, 2.0])
     assert bool(search.accepted)
     assert float(search.fraction) == 1
@@ -34,7 +34,7 @@ def test_a_good_step_is_taken_whole():
 
 
 def test_it_backs_off_until_the_kl_fits():
-    params, search = run(judge(), delta=0.05)
+    params, search = run(candidate(), delta=0.05)
     assert float(search.fraction) == 0.25
     np.testing.assert_allclose(params, [1.2, 2.0])
     assert float(search.improvement.kl) <= 0.05
@@ -43,12 +43,12 @@ def test_it_backs_off_until_the_kl_fits():
 @pytest.mark.parametrize(
     ("what", "violation"),
     [
-        (judge(reward=-1.0), -1.0),  # the reward falls and everything is feasible
-        (judge(cost=1.0), 0.5),  # a violated cost rises
-        (judge(kl=1e9), -1.0),
-        (judge(reward=jnp.nan), -1.0),
-        (judge(cost=jnp.inf), -1.0),
-        (judge(kl=jnp.nan), -1.0),
+        (candidate(reward=-1.0), -1.0),  # the reward falls and everything is feasible
+        (candidate(cost=1.0), 0.5),  # a violated cost rises
+        (candidate(kl=1e9), -1.0),
+        (candidate(reward=jnp.nan), -1.0),
+        (candidate(cost=jnp.inf), -1.0),
+        (candidate(kl=jnp.nan), -1.0),
     ],
 )
 def test_otherwise_the_old_parameters_stay(what, violation):
@@ -61,16 +61,16 @@ def test_otherwise_the_old_parameters_stay(what, violation):
 
 def test_a_cost_may_rise_into_its_room_only():
     for violation, fraction in ((-1.0, 1.0), (-0.3, 0.25)):
-        _, search = run(judge(cost=1.0), violation=violation)
+        _, search = run(candidate(cost=1.0), violation=violation)
         assert float(search.fraction) == fraction
 
 
 def test_the_reward_may_fall_while_a_constraint_is_violated():
-    params, search = run(judge(reward=-1.0, cost=-1.0), violation=0.5)
+    params, search = run(candidate(reward=-1.0, cost=-1.0), violation=0.5)
     assert bool(search.accepted)
     np.testing.assert_allclose(params, [1.8, 2.0])
 
 
 def test_the_first_fraction_is_an_option():
-    _, search = run(judge(), first=0.05)
+    _, search = run(candidate(), first=0.05)
     assert float(search.fraction) == pytest.approx(0.05)

@@ -28,11 +28,11 @@ def slow_clock():
     return BEGAN + SLOW * (time.time() - BEGAN)
 
 
-def wait_for(condition, seconds=60.0, told=lambda: ""):
+def wait_for(condition, seconds=60.0, context=lambda: ""):
     """Until a condition holds, in real time."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"it did not happen {told()}"
+        assert time.monotonic() < end, f"it did not happen {context()}"
         time.sleep(0.01)
 
 

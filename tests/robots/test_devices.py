@@ -38,8 +38,8 @@ def test_tune_writes_gains_that_cost_no_more(tmp_path, capsys):
     picture, file = tmp_path / "step.png", tmp_path / "gains.json"
     command = ["robots", "tune", "--evaluations", "1", "--out", str(picture), "--json", str(file)]
     assert main(command) == 0
-    told = capsys.readouterr().out
-    before, after = (float(word) for word in told.split("\n")[0].split()[1::2])
+    printed = capsys.readouterr().out
+    before, after = (float(word) for word in printed.split("\n")[0].split()[1::2])
     assert after <= before
     data = json.loads(file.read_text())
     assert data["gains"]["position_gain"] > 0

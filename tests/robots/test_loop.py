@@ -307,6 +307,6 @@ def test_deploy_drives_a_simulated_fleet(tmp_path, capsys):
 )
 def test_deploy_refuses_wrong_options_in_one_line(options, complaint, capsys):
     assert main(["deploy", "pretrained:navigation", *options]) == 2
-    told = capsys.readouterr().err
-    assert complaint in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert complaint in printed
+    assert printed.count("\n") == 1

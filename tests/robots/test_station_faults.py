@@ -267,7 +267,7 @@ def test_a_vehicle_process_that_is_killed_and_restarted(controller, tmp_path):
         station.start()
         wait_for(
             lambda: shots and np.linalg.norm(shots[-1].reference_velocity, axis=1).min() > 0.05,
-            told=lambda: str(shots[-1:]),
+            context=lambda: str(shots[-1:]),
         )
         os.kill(running[0].pid, signal.SIGKILL)
         running[0].wait()

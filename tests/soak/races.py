@@ -94,10 +94,10 @@ def races(folder: Path, count: int) -> Counter[str]:
     for process in both:
         process.join()
     config_of(1)  # the algorithm's name is known here too
-    return Counter(_judge(folder / f"run{i}", ends) for i, ends in ended.items())
+    return Counter(_outcome(folder / f"run{i}", ends) for i, ends in ended.items())
 
 
-def _judge(folder: Path, ends: dict[int, str]) -> str:
+def _outcome(folder: Path, ends: dict[int, str]) -> str:
     """Whether one won, and everything in the directory is the winner's."""
     if sorted(ends.values()) != ["finished", "refused"]:
         return f"ended with {sorted(ends.values())}"

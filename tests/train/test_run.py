@@ -17,8 +17,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import ssmarl
+from ssmarl.control.filters import NamedFilter
+from ssmarl.eval.policies import env_for, evaluate_policy
 from ssmarl.nets.actor import RecurrentActorConfig
-from ssmarl.policy.policy import save_policy
+from ssmarl.policy.policy import load, save_policy
 from ssmarl.train import evaluation, recorder
 from ssmarl.train import run as training
 from ssmarl.train.config import TrainConfig
@@ -294,6 +296,16 @@ def test_training_behind_a_filter_counts_its_interventions(whole, tmp_path):
         cost, share = float(row["cost_intervention"]), float(row["filter_interventions"])
         assert cost == pytest.approx(6 * share, abs=1e-6)
     assert "filter_interventions" not in rows(whole.folder)[0]
+    # Afterwards it runs in the world of its training: same filter, same length of episodes.
+    policy = load(run.folder)
+    env = env_for(policy.metadata)
+    assert (env.filter, env.params.episode_length) == (NamedFilter("cbf"), CONFIG.episode_length)
+    assert env_for(policy.metadata, num_agents=5).params.episode_length == 100
+    assert env_for(policy.metadata, filter=None).filter is None
+    figures = evaluate_policy(policy, episodes=8, side_scale=0.5).figures
+    assert figures["cost_by_constraint"]["intervention"] > 0
+    alone = evaluate_policy(policy, episodes=8, side_scale=0.5, filter=None).figures
+    assert alone["cost_by_constraint"]["intervention"] == 0
     with pytest.raises(ssmarl.InputError, match="filter 'shield': choose from"):
         training.train(replace(CONFIG, filter="shield"), tmp_path / "none", quiet=True)
     assert not (tmp_path / "none").exists()

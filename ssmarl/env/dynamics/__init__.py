@@ -1,4 +1,4 @@
-"""Vehicles by name. A user's own live in the user's own file (docs/extending.md)."""
+"""Dynamics by name. A user's own live in the user's own file (docs/extending.md)."""
 
 from ssmarl.core.registry import Registry
 from ssmarl.env.dynamics.base import Dynamics

@@ -1,7 +1,7 @@
 """What a dynamics is: how a body moves under an action, and what of it can be observed.
 
 To add one: a frozen dataclass with the members of `Dynamics`, in a file of its own; its fields are
-the vehicle's numbers (docs/extending.md). `ssmarl.testing.check_dynamics` tests it.
+its numbers (docs/extending.md). `ssmarl.testing.check_dynamics` tests it.
 """
 
 from typing import ClassVar, Protocol, runtime_checkable
@@ -25,7 +25,7 @@ class LinearResponse(eqx.Module):
 
 @runtime_checkable
 class Dynamics(Protocol):
-    """Motion of one kind of vehicle. All functions are pure and act on all agents at once."""
+    """Motion of one kind of agent. All functions are pure and act on all agents at once."""
 
     name: ClassVar[str]
     action_dim: ClassVar[int]
@@ -62,16 +62,10 @@ class Dynamics(Protocol):
         """The action that brings every agent to rest soonest."""
         ...
 
-    def stopping_distance(
-        self, params: WorldParams, speed: Float[Array, "*n"]
-    ) -> Float[Array, "*n"]:
-        """Largest distance travelled while braking from a speed, in metres."""
-        ...
-
     def linear_response(self, params: WorldParams) -> LinearResponse | None:
         """The response of the velocity to an action, if it is linear: what classical control uses.
 
-        None: no classical controller or filter is available for this vehicle.
+        None: no classical controller or filter is available for it.
         """
         ...
 
@@ -90,7 +84,7 @@ class FullyObserved(Protocol):
 
 def bound_action(params: WorldParams, action: Float[Array, "A U"]) -> Float[Array, "A U"]:
     """The action as applied: clipped to the limit, per component or by its norm. NaN becomes 0."""
-    limit = MAX_ACTION if params.action_limit is None else params.action_limit
+    limit = params.hard_limit
     action = jnp.where(jnp.isnan(action), 0.0, action)
     clipped = jnp.clip(action, -limit, limit)
     if params.action_bound == "box":

@@ -1,4 +1,4 @@
-"""The paper's vehicle: a damped double integrator, holonomic.
+"""The paper's dynamics: a damped double integrator, holonomic.
 
 v⁺ = (1 − damping)·v + (dt/mass)·(gain·u + F),   p⁺ = p + dt·v⁺
 """
@@ -15,7 +15,6 @@ from ssmarl.env.dynamics.base import LinearResponse, bound_action
 from ssmarl.env.params import WorldParams
 from ssmarl.env.state import Body
 
-MAX_BRAKING_STEPS = 1000
 """Bound of the sum of a braking path; damping ends every real one far sooner."""
 
 
@@ -70,32 +69,6 @@ class DoubleIntegrator:
         response = self.linear_response(params)
         return bound_action(params, -response.keep / response.gain * body.velocity)
 
-    def stopping_distance(
-        self, params: WorldParams, speed: Float[Array, "*n"]
-    ) -> Float[Array, "*n"]:
-        """Σ dt·v_t with v_{t+1} = max(0, keep·v_t − gain·limit), along the weakest direction.
-
-        In a box that is an axis, in a disc any direction.
-        """
-        response = self.linear_response(params)
-        braking = response.gain * (params.action_limit or jnp.inf)
-        distance = jnp.zeros_like(speed)
-        # Damping and braking end this long before the bound; the loop is unrolled nowhere hot.
-        for _ in range(_braking_steps(response.keep, braking)):
-            speed = jnp.maximum(response.keep * speed - braking, 0.0)
-            distance = distance + params.dt * speed
-        return distance
-
     def linear_response(self, params: WorldParams) -> LinearResponse:
         """Keep = 1 − damping, gain = dt·gain/mass."""
         return LinearResponse(1 - self.damping, params.dt * self.gain / self.mass)
-
-
-def _braking_steps(keep: float, braking: float) -> int:
-    """Steps after which no speed that the action limit can sustain is left."""
-    if not jnp.isfinite(braking):
-        return 1
-    speed, steps = braking / (1 - keep) if keep < 1 else 1e3 * braking, 0
-    while speed > 0 and steps < MAX_BRAKING_STEPS:
-        speed, steps = max(keep * speed - braking, 0.0), steps + 1
-    return steps + 1

@@ -89,24 +89,14 @@ class Unicycle:
         return Body(observed[:, :2], observed[:, 2:4], heading[:, None])
 
     def frame(self, body: Body) -> Float[Array, "A 2"]:
-        """The vehicle's own: x is ahead."""
+        """The agent's own: x is ahead."""
         return on_circle(body.internal[:, 0])
 
     def brake(self, params: WorldParams, body: Body) -> Float[Array, "A 2"]:
         """Decelerate without turning."""
         wanted = -self._speed(body) / (params.dt * self.acceleration)
-        limit = params.action_limit or jnp.inf
+        limit = params.hard_limit
         return jnp.stack([jnp.clip(wanted, -limit, limit), jnp.zeros_like(wanted)], axis=-1)
-
-    def stopping_distance(
-        self, params: WorldParams, speed: Float[Array, "*n"]
-    ) -> Float[Array, "*n"]:
-        """Σ dt·s_t with s_{t+1} = max(0, s_t − b): k·s − b·k(k+1)/2 after k = ⌊s/b⌋ whole steps."""
-        loss = params.dt * self.acceleration * (params.action_limit or jnp.inf)
-        steps = jnp.where(jnp.isfinite(loss), jnp.floor(speed / loss), 0.0)
-        return params.dt * (
-            steps * speed - jnp.where(steps > 0, loss, 0.0) * steps * (steps + 1) / 2
-        )
 
     def linear_response(self, params: WorldParams) -> None:
         """None: the velocity turns with the heading."""

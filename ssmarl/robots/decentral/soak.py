@@ -48,11 +48,11 @@ class Soak:
         _, room = random_room(self.brain.policy.metadata, self.vehicle, self.robots, seed)
         return simulate_fleet(self.brain, self.vehicle, room, self.config, seed)
 
-    def runs(self, seeds: range, told: Callable[[FleetResult], None]) -> Iterator[FleetResult]:
+    def runs(self, seeds: range, report: Callable[[FleetResult], None]) -> Iterator[FleetResult]:
         """Several, with a word about each."""
         for seed in seeds:
             result = self.run(seed)
-            told(result)
+            report(result)
             yield result
 
 

@@ -52,7 +52,7 @@ def serve_world(
         config: what is simulated.
         seed: of noise and slip.
         clock: common to all robots, in seconds of the room.
-        watch: told (seconds since the start, positions, clearances) at every step.
+        watch: called with (seconds since the start, positions, clearances) at every step.
     """
     rng, count = np.random.default_rng(seed), len(room.starts)
     fleet = at_rest(vehicle.drive, room.starts, np.zeros(count))

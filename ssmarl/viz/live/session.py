@@ -114,7 +114,7 @@ class Session:
         self.stage: Stage
         self.state: EnvState
         self.recurrent: Tree
-        self.filter: str | None = None
+        self.filter = stages.policy.metadata.filter
         self.layout: str | None = None
         self.configure(stages.policy.metadata.scenario, None, 0, layout)
 
@@ -262,14 +262,14 @@ class Session:
 
 
 def _stage(policy: Controller, scenario: str, agents: int | None, layout: Json | None) -> Stage:
-    env = env_for(policy.metadata, scenario=scenario, num_agents=agents, layout=layout)
+    env = env_for(policy.metadata, scenario=scenario, num_agents=agents, layout=layout, filter=None)
     params = dataclasses.replace(env.params, num_obstacles=env.params.num_obstacles + SPARE)
     wide = dataclasses.replace(env, params=params)
 
     def advance(state: EnvState, recurrent: Tree) -> tuple[EnvState, Tree, Shown]:
         seen = policy.observe(wide, state)
         if isinstance(policy, Filtered):
-            action, after, nominal = policy.act_and_tell(seen, recurrent)
+            action, after, nominal = policy.act_with_nominal(seen, recurrent)
             replaced = was_changed(wide.params, bound_action(wide.params, nominal), action)
         else:
             action, after = policy.act(seen, recurrent)
