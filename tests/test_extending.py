@@ -233,6 +233,70 @@ def test_a_broken_vehicle_is_named_in_one_line(tmp_path, capsys):
     assert "dynamics 'hovercraft' fails" in capsys.readouterr().err
 
 
+TWINS = """
+import dataclasses
+import ssmarl
+from ssmarl.env.dynamics.double_integrator import DoubleIntegrator
+from ssmarl.env.scenarios import SCENARIOS
+
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "args", "message"),
+    [
+        (
+            "A = dataclasses.replace(SCENARIOS['navigation'], name='two')\n"
+            "B = dataclasses.replace(A, reward=lambda now: -100 * now.distance)",
+            ["--scenario", "mine.py:A"],
+            "A and B are both called 'two'",
+        ),
+        (
+            "A = DoubleIntegrator(gain=1.0, name='mine')\n"
+            "B = DoubleIntegrator(gain=20.0, name='mine')",
+            ["--dynamics", "mine.py:B"],
+            "A and B are both called 'mine'",
+        ),
+        (
+            "HEAVY = DoubleIntegrator(mass=2.0)",
+            ["--dynamics", "mine.py:HEAVY"],
+            "'double_integrator' is built in: give yours another name",
+        ),
+        (
+            "class Half:\n    name, action_dim, state_dim = 'half', 2, 4\n"
+            "    initial = step = observe = frame = None\nHALF = Half()",
+            ["--dynamics", "mine.py:HALF"],
+            "lacks brake, linear_response",
+        ),
+    ],
+    ids=["scenarios", "dynamics", "built-in", "incomplete"],
+)
+def test_the_record_that_was_named_or_none(body, args, message, tmp_path, monkeypatch, capsys):
+    """Records are stored by name, so that a name must stand for one record."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TWINS.format(body))
+    assert main(["train", *args, *TINY, "--out", "run"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_built_in_dynamics_with_other_numbers_have_a_name_of_their_own(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        TWINS.format("HEAVY = DoubleIntegrator(mass=2.0, name='heavy')\nSAME = DoubleIntegrator()")
+    )
+    heavy = DYNAMICS.named(f"{tmp_path / 'mine.py'}:HEAVY")
+    assert DYNAMICS["heavy"] == DoubleIntegrator(mass=2.0, name="heavy")
+    testing.check_dynamics(heavy)
+
+
+def test_a_layer_without_features_is_refused(tmp_path, capsys):
+    encoder = 'actor.encoder={"type": "deep_sets", "width": -3}'
+    args = ["train", "--load", str(EXTENDING / "encoder.py"), *TINY, encoder]
+    assert main([*args, "--out", str(tmp_path / "run")]) == 2
+    assert "-3 features: at least 1 each" in capsys.readouterr().err
+
+
 def forget(registry):
     """As in a new process: nothing of the user's is known."""
     registry._LOADED.clear()

@@ -36,6 +36,8 @@ FILTERED = (
     ("void", "filter_violations", "{:.0f}"),
 )
 """Behind a safety filter: share of agent-steps it changed, and how often it guaranteed nothing."""
+OVERRULED = 0.9
+"""Share of replaced actions above which the policy has hardly any say."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Eval:
     """Run directories, policy files, pretrained:NAME, certificate, orca or cbf; one or several."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones. None
-    given: the one that the policy was trained behind, if any; none: not that one either."""
+    given: the one that the policy was trained behind, if any; off: not that one either."""
     liveness: tuple[str, ...] = ("default",)
     """What agents that make no progress do behind the certificate: go_around, knock, turn,
     back_off, make_room, none, or default."""
@@ -171,7 +173,7 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     if "filter_interventions" in figures:
         columns = (*columns, *FILTERED)
     title = title if several else f"{policies[0]} on {title}"
-    table = Table(caption=_no_contact(results), title=title)
+    table = Table(caption=_caption(results), title=title)
     names = ["policy"] if several else []
     names += ["n", "T", *(head for head, _, _ in columns)]
     names += [f"{name} ≤ {'/'.join(f'{v:g}' for v in sorted(limits[name]))}" for name in limits]
@@ -183,8 +185,8 @@ def _table(results: list[Result], policies: list[str], constraints: list[Constra
     return table
 
 
-def _no_contact(results: list[Result]) -> str | None:
-    """The rate of contacts that so many agent-steps without one exclude (95 %): 3/N."""
+def _caption(results: list[Result]) -> str | None:
+    """The rate of contacts that so many agent-steps without one exclude (95 %): 3/N; warnings."""
     sizes = ("num_agents", "episodes", "episode_length")
     steps = [
         math.prod(result.figures[name] for name in sizes)
@@ -192,6 +194,12 @@ def _no_contact(results: list[Result]) -> str | None:
         if result.figures["cost_team"] == 0
     ]
     texts = [f"no contact in {count:,} agent-steps: rate < {3 / count:.1e}" for count in steps]
+    shares = [result.figures.get("filter_interventions", 0.0) for result in results]
+    if max(shares) > OVERRULED:
+        texts.append(
+            f"the filter replaced {max(shares):.0%} of all actions: does the agents' braking stop "
+            "them? (ssmarl.testing.check_dynamics)"
+        )
     return "; ".join(texts) or None
 
 

@@ -11,6 +11,8 @@ from ssmarl.core.devices import use_all_cores
 from ssmarl.core.errors import InputError
 from ssmarl.core.types import Json
 
+FILM = Path("videos") / "report.gif"
+"""In a run directory."""
 FILM_AGENTS = 12
 """Agents of the film, where one network controls any number."""
 EPISODES = 100
@@ -48,8 +50,9 @@ def report(folder: Path) -> Path:
     try:
         film, results = _with_policy(folder, results)
     except InputError as error:
-        note = f"Without evaluation and film: {error}"
+        note = f"Without a new evaluation and film: {error}"
         print(note)
+        film = earlier if (earlier := folder / FILM).exists() else None
     return write_report(folder, curves, film, results, note)
 
 
@@ -69,6 +72,6 @@ def _with_policy(folder: Path, results: list[Json] | None) -> tuple[Path, list[J
     any_size = metadata.num_actors is None and metadata.scenario == "navigation"
     env = env_for(metadata, num_agents=FILM_AGENTS if any_size else None, episode_length=length)
     recording = record_policy(env, policy, random_key(0))
-    film = folder / "videos" / "report.gif"
+    film = folder / FILM
     save_film(recording, env, film, links=links_of(env, recording, policy.attention))
     return film, results

@@ -36,7 +36,7 @@ class Simulate:
     or a policy: a run directory, a policy file, pretrained:NAME, certificate, orca or cbf."""
     filter: str | None = None
     """Safety filter (certificate, orca or cbf): replaces actions by the nearest safe ones. None
-    given: the one that the policy was trained behind, if any; none: not that one either."""
+    given: the one that the policy was trained behind, if any; off: not that one either."""
     liveness: tuple[str, ...] = ("default",)
     """What agents that make no progress do behind the certificate: go_around, knock, turn,
     back_off, make_room, none, or default."""

@@ -23,6 +23,7 @@ from ssmarl.control.filters import (
 from ssmarl.control.liveness import DEFAULT, Liveness, LivenessState, chosen_rungs, escape
 from ssmarl.control.local_view import LocalView
 from ssmarl.control.scripted import Scripted, nothing_learned
+from ssmarl.core.errors import InputError
 from ssmarl.core.jit import compiled_module
 from ssmarl.core.types import Count, Tree
 from ssmarl.env.env import Env
@@ -157,17 +158,20 @@ def carry_over(recurrent: Any, before: Controller, after: Controller, num_agents
 
 
 def controller(
-    name: str | Path, *, filter: str | None = None, liveness: tuple[str, ...] = DEFAULT
+    name: "str | Path | Bare", *, filter: str | None = None, liveness: tuple[str, ...] = DEFAULT
 ) -> Controller:
     """A controller by name: a filter's or driver's, a run directory or file, `pretrained:NAME`.
 
     Args:
-        name: of the controller.
-        filter: safety filter around it, a name in `FILTERS`; None or `none`: no filter.
+        name: of the controller; or a policy that is loaded already.
+        filter: safety filter around it, a name in `FILTERS`; None or `off`: no filter.
         liveness: what agents that make no progress do behind the certificate: names of rungs
             (`liveness.RUNGS`), `none` or `default`.
     """
-    return with_filter(unfiltered(name), filter, liveness)
+    bare = unfiltered(name) if isinstance(name, (str, Path)) else name
+    if not isinstance(bare, Bare):
+        raise InputError(f"controller: {name!r} is neither a name nor a policy")
+    return with_filter(bare, filter, liveness)
 
 
 def unfiltered(name: str | Path) -> Bare:

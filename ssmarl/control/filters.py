@@ -108,7 +108,7 @@ FILTERS: dict[str, Filter] = {
     "cbf": Filter("control barrier functions", by_half_planes(cbf.half_planes)),
 }
 """By name."""
-NO_FILTER = "none"
+NO_FILTER = "off"
 """Chosen by name: no safety filter, not even the one that a policy was trained behind."""
 
 

@@ -61,8 +61,7 @@ class Registry(Generic[T]):
     def add(self, record: T, source: SourceFile | None = None) -> T:
         """Register a record by its name; a later one of the same name replaces the earlier."""
         name = _name(record)
-        if name in self._builtin and self._records[name] is not record:
-            raise InputError(f"{self.what} {name!r} is built in: choose another name")
+        self._refuse_builtin(record)
         self._records[name] = record
         self._sources.pop(name, None)
         if source is not None:
@@ -83,7 +82,9 @@ class Registry(Generic[T]):
         found = {key: value for key, value in vars(module).items() if self._holds(value)}
         for key, value in found.items():
             if name in (key, _name(value)):
+                self._refuse_builtin(value)
                 return value
+        self._explain(getattr(module, name, None), f"{name} in {path}")
         raise InputError(
             f"{self.what} {name!r} in {path}: choose from {', '.join(found) or 'it holds none'}"
         )
@@ -103,17 +104,59 @@ class Registry(Generic[T]):
         return self._sources.get(name)
 
     def collect(self, module: ModuleType, source: SourceFile) -> None:
-        """Register every record that a user's module defines."""
-        for value in vars(module).values():
-            if self._holds(value) and not any(value is known for known in self._records.values()):
+        """Register every record that a user's module defines.
+
+        Built-in records with other numbers are left out: they are refused where they are named.
+        """
+        found: dict[str, tuple[str, T]] = {}
+        for key, value in vars(module).items():
+            if not self._holds(value) or self._is_builtin(value):
+                continue
+            name = _name(value)
+            other, first = found.setdefault(name, (key, value))
+            if first is not value and first != value:
+                raise InputError(
+                    f"{source.file}: {other} and {key} are both called {name!r}: give each "
+                    f"{self.what} a name of its own"
+                )
+            if not any(value is known for known in self._records.values()):
                 self.add(value, source)
 
     def _holds(self, value: Any) -> bool:
         return isinstance(value, self.kind) and not isinstance(value, type)
 
+    def _is_builtin(self, value: Any) -> bool:
+        """Whether it has the name of a built-in record."""
+        return _name(value) in self._builtin
+
+    def _refuse_builtin(self, record: T) -> None:
+        """Refuse another record under a built-in name: stored by name, it would be that one."""
+        name = _name(record)
+        if self._is_builtin(record) and self._records[name] != record:
+            raise InputError(
+                f"{self.what} {name!r} is built in: give yours another name (name='...')"
+            )
+
+    def _explain(self, value: Any, where: str) -> None:
+        """Say what an object lacks that was named but is not one of this kind."""
+        lacking = missing_members(self.kind, value)
+        if value is not None and lacking and len(lacking) < len(members(self.kind)):
+            raise InputError(f"{self.what} {where} lacks {', '.join(lacking)}")
+
 
 def _name(record: Any) -> str:
     return record.name
+
+
+def members(protocol: type) -> list[str]:
+    """Names that an object of a protocol must have."""
+    names = [*vars(protocol).get("__annotations__", ()), *vars(protocol)]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+
+
+def missing_members(protocol: type, value: Any) -> list[str]:
+    """Those of them that an object lacks."""
+    return [name for name in members(protocol) if not hasattr(value, name)]
 
 
 def load_file(path: str | Path) -> ModuleType:

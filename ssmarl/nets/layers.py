@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ssmarl.core.errors import InputError
 from ssmarl.core.types import Rng
 
 RELU_GAIN = 2**0.5
@@ -33,6 +34,8 @@ class Linear(eqx.Module):
     bias: Float[Array, " out"] | None
 
     def __init__(self, rng: Rng, size_in: int, size_out: int, gain: float = 1.0, bias: bool = True):
+        if min(size_in, size_out) < 1:
+            raise InputError(f"a layer from {size_in} to {size_out} features: at least 1 each")
         self.weight = jnp.asarray(gain * orthogonal(rng, size_in, size_out))
         self.bias = constant(size_out, 0.0) if bias else None
 

@@ -86,6 +86,8 @@ class Policy(eqx.Module):
 
     def initial_state(self, num_agents: int) -> Tree:
         """The recurrent state at the start of an episode."""
+        if num_agents < 1:
+            raise InputError(f"num_agents is {num_agents}: it must be at least 1")
         return self.joint.initial_state(num_agents)
 
     def observe(self, env: Env, state: EnvState) -> Any:
@@ -95,6 +97,7 @@ class Policy(eqx.Module):
     @compiled_module
     def act(self, observation: Any, recurrent: Tree) -> tuple[Float[Array, "A U"], Tree]:
         """Every agent's action, and the new recurrent state."""
+        _check_sizes(observation, recurrent)
         distribution, recurrent = self.joint(observation, recurrent)
         return distribution.mean, recurrent
 
@@ -103,6 +106,7 @@ class Policy(eqx.Module):
         self, observation: Any, recurrent: Tree, key: Key
     ) -> tuple[Float[Array, "A U"], Tree]:
         """Every agent's action with the noise of training, and the new recurrent state."""
+        _check_sizes(observation, recurrent)
         distribution, recurrent = self.joint(observation, recurrent)
         return distribution.sample(key), recurrent
 
@@ -110,6 +114,18 @@ class Policy(eqx.Module):
     def attention(self) -> Callable[[Graph], Float[Array, "A K"] | None]:
         """Attention of agents on each of their edges (agents, obstacles, goals), if any."""
         return self.joint.attention
+
+
+def _check_sizes(observation: Any, recurrent: Tree) -> None:
+    """Refuse an observation and a recurrent state of teams of different size."""
+    leaves = jax.tree.leaves(recurrent)
+    if not isinstance(observation, Graph) or not leaves:
+        return
+    observed, remembered = observation.agents.mask.shape[0], leaves[0].shape[0]
+    if observed != remembered:
+        raise InputError(
+            f"the observation is of {observed} agents, the recurrent state of {remembered}"
+        )
 
 
 def save_policy(path: Path, policy: Policy, training: Json) -> None:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ssmarl.core.registry import missing_members
 from ssmarl.env.dynamics.base import Dynamics, FullyObserved, bound_action
 from ssmarl.env.env import Env
 from ssmarl.env.make import make
@@ -21,9 +22,11 @@ def check_dynamics(dynamics: Dynamics) -> None:
     - `initial` is at rest; `observe` begins with position and velocity.
     - A contact force accelerates along itself.
     - `brake` brings every agent to rest.
-    - `body`, if any, is the inverse of `observe`.
+    - `body`, if any, is the inverse of `observe`: bodies that are observed alike move alike.
     - `linear_response`, if any, predicts the velocity after one step.
     """
+    lacking = missing_members(Dynamics, dynamics)
+    assert not lacking, f"{type(dynamics).__name__} lacks {', '.join(lacking)}"
     env = make("navigation", 6, dynamics=dynamics)
     name = f"dynamics {dynamics.name!r}"
     body = _moving(env)
@@ -41,8 +44,14 @@ def check_dynamics(dynamics: Dynamics) -> None:
     expected = jnp.concatenate([body.position, body.velocity], axis=1)
     np.testing.assert_allclose(observed[:, :4], expected, atol=1e-6, err_msg=name)
     if isinstance(dynamics, FullyObserved):
-        again = dynamics.observe(dynamics.body(observed))
-        np.testing.assert_allclose(again, observed, atol=1e-5, err_msg=f"{name}: body")
+        known = dynamics.body(observed)
+        np.testing.assert_allclose(dynamics.observe(known), observed, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            dynamics.observe(step(known, action, none)),
+            dynamics.observe(after),
+            atol=1e-4,
+            err_msg=f"{name}: body must determine the motion (leave it out where it does not)",
+        )
     forward = dynamics.frame(body)
     if forward is not None:
         length = jnp.linalg.norm(forward, axis=1)

@@ -31,6 +31,11 @@ def check_scenario(scenario: Scenario, num_agents: int | None = None) -> None:
     states, results = run(keys)
     assert_finite((states, results), f"scenario {scenario.name!r}")
     assert bool(states.placed.any()), f"scenario {scenario.name!r}: no start was placed"
+    farthest = float(jnp.abs(jax.jit(jax.vmap(env.reset))(keys).position).max())
+    assert farthest <= env.params.side / 2 + 1e-5, (
+        f"scenario {scenario.name!r}: an agent starts {farthest:.3g} m from the centre along an "
+        f"axis, outside the square of {env.params.side:.3g} m"
+    )
     again = run(keys)
     for one, other in zip(jax.tree.leaves((states, results)), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other, "equal keys must give equal episodes")

@@ -94,6 +94,8 @@ def resume(folder: Path | str, *, wandb: bool = False, quiet: bool = False) -> R
     config = files.read_config(folder)
     with _leading(folder):
         progress = _restored(config, folder)
+        if progress.iterations == len(config.round_robin()) and hosts.is_leader() and not quiet:
+            print(f"{folder}: this run is finished; --init {folder} starts another from its policy")
         return _continue(config, folder, progress, wandb=wandb, quiet=quiet)
 
 

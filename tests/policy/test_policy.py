@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 import ssmarl
+from ssmarl.control.controllers import Filtered, controller
 from ssmarl.core.config import to_json
 from ssmarl.core.files import write_atomically
 from ssmarl.core.serialization import load_tree, save_tree
@@ -203,3 +204,21 @@ def test_a_navigation_policy_takes_slots_for_goals():
 def test_shipped_policies_load():
     for name in pretrained():
         assert ssmarl.load(f"pretrained:{name}").metadata.num_actors is None
+
+
+def test_teams_of_different_size_are_refused_in_one_line():
+    own = policy()
+    env = ssmarl.make("navigation", 4)
+    observation = own.observe(env, env.reset(KEY))
+    with pytest.raises(ssmarl.InputError, match="of 4 agents, the recurrent state of 3"):
+        own.act(observation, own.initial_state(3))
+    with pytest.raises(ssmarl.InputError, match="num_agents is -1"):
+        own.initial_state(-1)
+
+
+def test_a_loaded_policy_can_be_put_behind_a_filter():
+    own = policy()
+    behind = controller(own, filter="orca")
+    assert isinstance(behind, Filtered)
+    assert behind.filter == "orca"
+    assert controller(own, filter="off") is own

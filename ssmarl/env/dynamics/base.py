@@ -27,7 +27,11 @@ class LinearResponse(eqx.Module):
 class Dynamics(Protocol):
     """Motion of one kind of agent. All functions are pure and act on all agents at once."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """By which configurations and policies know it; a class variable or a field."""
+        ...
+
     action_dim: ClassVar[int]
     """U, components of an action."""
     state_dim: ClassVar[int]

@@ -28,8 +28,9 @@ class DoubleIntegrator:
     """Fraction of the velocity lost in a step."""
     gain: float = 5.0
     """Newtons per unit of action."""
+    name: str = "double_integrator"
+    """Give one of its own to an instance with other numbers."""
 
-    name: ClassVar[str] = "double_integrator"
     action_dim: ClassVar[int] = 2
     state_dim: ClassVar[int] = 4
 

@@ -42,8 +42,9 @@ class Unicycle:
     """At full action, in radians a second."""
     mass: float = 1.0
     """In kilograms."""
+    name: str = "unicycle"
+    """Give one of its own to an instance with other numbers."""
 
-    name: ClassVar[str] = "unicycle"
     action_dim: ClassVar[int] = 2
     state_dim: ClassVar[int] = 6
 
