@@ -8,6 +8,7 @@ import tyro
 
 from ssmarl.cli.options import load_files
 from ssmarl.core.errors import InputError
+from ssmarl.core.memory import share_heaps
 
 ANY_ADDRESS = ("0.0.0.0", "::")
 PING_SECONDS, PING_TIMEOUT_SECONDS = 30.0, 300.0
@@ -44,6 +45,7 @@ class View:
             raise InputError("the live view needs an extra: pip install 'ssmarl[viewer]'") from None
         if not 1 <= self.port <= 65535:
             raise InputError(f"port is {self.port}: it must be from 1 to 65535")
+        share_heaps()
         load_files(self.load)
         policy = unfiltered(self.policy)
         self._check_free()

@@ -8,6 +8,8 @@ a process starts, so it must be in the environment before.
 Compiling takes some hundred megabytes in many small pieces. Freed again, they stay with the C
 library, which uses them badly for the next compilation: a program that compiles now and then grows,
 though nothing is kept (docs/reliability.md). `return_free_memory` gives them back to the system.
+Every thread that compiles would have a heap of its own with such pieces; `share_heaps` lets threads
+share a few.
 """
 
 import ctypes
@@ -17,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE, SETTING = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
+M_ARENA_MAX = -8
+"""Number of that option in glibc's malloc.h."""
 SWITCH = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Where Linux says whether programs may ask for large pages."""
 
@@ -42,6 +46,19 @@ def restart_with_large_pages() -> None:
         sys.stderr.flush()
         command = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, command, with_large_pages(os.environ))
+
+
+def share_heaps(count: int = 2) -> bool:
+    """Let all threads of this process share so many heaps (glibc: eight for every core).
+
+    Call before threads are started. Returns whether the C library can.
+    """
+    try:
+        option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, another system
+        return False
+    option.argtypes, option.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+    return bool(option(M_ARENA_MAX, count))
 
 
 def return_free_memory() -> bool:

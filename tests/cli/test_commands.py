@@ -142,6 +142,7 @@ def test_simulate_takes_a_policy_and_a_layout_together(tmp_path, capsys):
     ("args", "message"),
     [
         ("fly", "fly"),
+        ("eval orca --dynamics unicycle", "ssmarl eval has no option --dynamics; it is one of"),
         ("simulate --num-agents x", "--num-agents"),
         ("simulate --num-agents 0", "num_agents is 0"),
         ("simulate --num-agnts 3", "--num-agnts"),

@@ -65,3 +65,39 @@ def test_free_memory_goes_back_to_the_system():
     possible, returned = done.stdout.split()
     assert possible == "True"
     assert int(returned) > 80e6, "of 100 MB that were free"
+
+
+HEAPS = """
+import ctypes, sys, threading
+from ssmarl.core import memory
+
+if sys.argv[1] == "shared":
+    assert memory.share_heaps(2)
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+barrier = threading.Barrier(12)
+def work():
+    barrier.wait()
+    for _ in range(1000):
+        libc.malloc(64)
+    barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(12)]
+[t.start() for t in threads], [t.join() for t in threads]
+libc.fdopen.restype, libc.fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]
+out = libc.fdopen(1, b"w")
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+libc.fflush.argtypes = [ctypes.c_void_p]
+libc.malloc_info(0, out), libc.fflush(out)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")
+def test_threads_share_a_few_heaps():
+    """By the C library's own account."""
+
+    def heaps(choice: str) -> int:
+        command = [sys.executable, "-c", HEAPS, choice]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.count("<heap nr")
+
+    assert heaps("shared") <= 2 < heaps("separate")
