@@ -151,7 +151,7 @@ def _one_line(box: str) -> str:
     lines = [re.sub(r"[│╰╯─]+|-{3,}", " ", line) for line in box.splitlines() if "╭" not in line]
     message = re.split(r"Argument helptext|Got errors|For full helptext", " ".join(lines))[0]
     message = " ".join(re.sub(r"Error parsing __tyro[\w.-]*:", "", message).split())
-    unknown = re.match(r"Unrecognized or misplaced options: (\S+) \(applied to (.*?)\)", message)
+    unknown = re.search(r"Unrecognized or misplaced options: (\S+) \(applied to (.*?)\)", message)
     if unknown:
         others = dict.fromkeys(re.findall(r" in ssmarl (\w+) --help", message))
         hint = f"; it is one of ssmarl {', '.join(others)}" if others else ""
