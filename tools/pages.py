@@ -28,14 +28,14 @@ def stored() -> list[str]:
 
 
 def take_in(folder: Path) -> None:
-    """Copy the results and drawn episodes of a finished experiment into the project."""
+    """Copy the results and the pictures of episodes of a finished experiment into the project."""
     results = read_results(folder)
     name = results.head["experiment"]
     (STORED / name).mkdir(parents=True, exist_ok=True)
     (PAGES / name).mkdir(parents=True, exist_ok=True)
     for file in (RESULTS, CURVES):
         shutil.copyfile(folder / file, STORED / name / file)
-    for item in results.drawings:
+    for item in (*results.drawings, *results.fleets):
         shutil.copyfile(folder / item["file"], PAGES / name / item["file"])
 
 
