@@ -28,9 +28,9 @@ from ssmarl.nets.deadlock import DeadlockEscapeConfig
 from ssmarl.nets.encoder import EncoderConfig
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.nets.vector import VectorEncoderConfig
-from ssmarl.rl.advantages import AdvantageBatch, collect, reward_and_costs
+from ssmarl.rl.advantages import AdvantageBatch, collect, fit_to_batch, reward_and_costs
 from ssmarl.rl.chunks import chunk_length, minibatches
-from ssmarl.rl.critics import CriticFitConfig, Critics, explained_variance, fit_critics
+from ssmarl.rl.critics import CriticFitConfig, Critics, clipped_adam
 from ssmarl.rl.samples import ObservationBatch, SampleBatch, compound_ratio, with_ratio
 
 
@@ -92,10 +92,7 @@ class PpoConfig(AlgorithmConfig):
 
     def optimizer(self) -> optax.GradientTransformation:
         """Adam with gradient clipping."""
-        return optax.chain(
-            optax.clip_by_global_norm(self.max_grad_norm),
-            optax.adam(self.learning_rate, eps=self.epsilon),
-        )
+        return clipped_adam(self.learning_rate, self.epsilon, self.max_grad_norm)
 
 
 class PpoState(eqx.Module):
@@ -235,16 +232,7 @@ def _iteration(
     policy, optimizer, learn_metrics = _update_actors(
         env, config, state, samples, variant.auxiliary_loss, context.with_key(learn_key)
     )
-    critics = fit_critics(
-        state.critics,
-        data.observations,
-        data.critic_states,
-        data.returns,
-        fit_key,
-        config.critics,
-        collectives,
-    )
-    explained = explained_variance(data.value[:, :-1], data.returns, collectives)
+    critics, explained = fit_to_batch(state.critics, data, fit_key, config.critics, collectives)
     metrics = {
         **episode_metrics(env, data.trajectory.result, collectives),
         **learn_metrics,

@@ -27,9 +27,15 @@ from ssmarl.env.env import Env
 from ssmarl.nets.joint_policy import JointPolicy
 from ssmarl.optim import trust_region
 from ssmarl.optim.constrained_step import MAX_CONSTRAINTS
-from ssmarl.rl.advantages import AdvantageBatch, centered, collect, reward_and_costs
+from ssmarl.rl.advantages import (
+    AdvantageBatch,
+    centered,
+    collect,
+    fit_to_batch,
+    reward_and_costs,
+)
 from ssmarl.rl.chunks import chunk_length
-from ssmarl.rl.critics import Critics, explained_variance, fit_critics
+from ssmarl.rl.critics import Critics
 from ssmarl.rl.estimate import Estimator
 from ssmarl.rl.likelihood_ratio import LikelihoodRatioEstimator
 from ssmarl.rl.samples import SampleBatch
@@ -62,15 +68,9 @@ def iteration(
     order_key, batch_key, fit_key = jax.random.split(key, 3)
     slack = config.limits.slack(progress)
     radius_scale = jnp.asarray(config.trust_region_decay) ** progress
-    if state.critics is not None:
-        # Trajectories of the joint policy, with advantages of the reward and of each cost (Eq. 2).
-        data = collect_batch(env, config, state.policy, state.critics, keys)
-        estimator: Estimator = likelihood_ratio_estimator(env, config, data, batch_key, collectives)
-    else:
-        data = None
-        estimator = AnalyticEstimator(
-            env, keys, config.analytic, config.chunk, config.fisher_fraction, batch_key, collectives
-        )
+    # Trajectories of the joint policy, with advantages of the reward and of each cost (Eq. 2).
+    data = collect_batch(env, config, state.policy, state.critics, keys)
+    estimator = make_estimator(env, config, data, keys, batch_key, collectives)
 
     def solve(carry: tuple, subproblem: Subproblem) -> tuple:
         """One actor's subproblem, given the agents updated before it (Eq. 4)."""
@@ -98,17 +98,8 @@ def iteration(
 
     critics, fit_metrics = state.critics, {}
     if data is not None and critics is not None:
-        explained = explained_variance(data.value[:, :-1], data.returns, collectives)
+        critics, explained = fit_to_batch(critics, data, fit_key, config.critics, collectives)
         fit_metrics = explained_metrics(env, explained)
-        critics = fit_critics(
-            critics,
-            data.observations,
-            data.critic_states,
-            data.returns,
-            fit_key,
-            config.critics,
-            collectives,
-        )
     metrics = {
         **episode_metrics(env, jax.tree.map(lambda leaf: leaf[0], results), collectives),
         **update_metrics(env, info, tracker),
@@ -125,12 +116,39 @@ def _replays(info: trust_region.UpdateInfo) -> Float[Array, ""]:
 
 
 def collect_batch(
-    env: Env, config: SsmarlConfig, policy: JointPolicy, critics: Critics, keys: Array
-) -> AdvantageBatch:
-    """One episode per environment, with advantages by GAE."""
+    env: Env, config: SsmarlConfig, policy: JointPolicy, critics: Critics | None, keys: Array
+) -> AdvantageBatch | None:
+    """One episode per environment, with advantages by GAE; None without critics."""
+    if critics is None:
+        return None
     gammas = (config.gamma, *[config.gamma_cost] * len(env.constraints))
     signals = reward_and_costs(config.reward_credit)
     return collect(env, policy, critics, keys, signals, gammas, config.gae_lambda)
+
+
+def make_estimator(
+    env: Env,
+    config: SsmarlConfig,
+    data: AdvantageBatch | None,
+    keys: Array,
+    key: Key,
+    collectives: Collectives,
+) -> Estimator:
+    """The paper's estimator on a batch of trajectories; without one, analytic gradients.
+
+    Args:
+        env: the environment.
+        config: settings.
+        data: trajectories with advantages.
+        keys: of the episodes that analytic gradients play.
+        key: of samples.
+        collectives: combine devices.
+    """
+    if data is not None:
+        return likelihood_ratio_estimator(env, config, data, key, collectives)
+    return AnalyticEstimator(
+        env, keys, config.analytic, config.chunk, config.fisher_fraction, key, collectives
+    )
 
 
 def likelihood_ratio_estimator(

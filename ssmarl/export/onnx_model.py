@@ -11,7 +11,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import (
+    ClosedJaxpr,  # pyright: ignore[reportPrivateImportUsage]  (one with Jaxpr from JAX 0.12 on)
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+)
 
 from ssmarl.core.errors import InputError
 from ssmarl.export.onnx_builder import IR_VERSION, OPSET, Builder

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ssmarl.core.devices import Collectives
-from ssmarl.core.types import Tree
+from ssmarl.core.types import Key, Tree
 from ssmarl.env.env import Env, StepResult
 from ssmarl.nets.joint_policy import JointPolicy
-from ssmarl.rl.critics import Critics
+from ssmarl.rl.critics import CriticFitConfig, Critics, explained_variance, fit_critics
 from ssmarl.rl.gae import gae
 from ssmarl.rl.rollout import Trajectory, rollout
 
@@ -107,3 +107,18 @@ def credited(reward: Float[Array, "*n A"], credit: RewardCredit) -> Float[Array,
     if credit == "own":
         return reward
     return jnp.broadcast_to(reward.sum(axis=-1, keepdims=True), reward.shape)
+
+
+def fit_to_batch(
+    critics: Critics,
+    data: AdvantageBatch,
+    key: Key,
+    config: CriticFitConfig,
+    collectives: Collectives,
+) -> tuple[Critics, Float[Array, " S"]]:
+    """Critics fitted to the returns of a batch, and their explained variance before, by stream."""
+    explained = explained_variance(data.value[:, :-1], data.returns, collectives)
+    fitted = fit_critics(
+        critics, data.observations, data.critic_states, data.returns, key, config, collectives
+    )
+    return fitted, explained

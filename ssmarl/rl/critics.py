@@ -56,10 +56,16 @@ class CriticFitConfig:
 
     def optimizer(self) -> optax.GradientTransformation:
         """Adam with gradient clipping."""
-        return optax.chain(
-            optax.clip_by_global_norm(self.max_grad_norm),
-            optax.adam(self.learning_rate, eps=self.epsilon),
-        )
+        return clipped_adam(self.learning_rate, self.epsilon, self.max_grad_norm)
+
+
+def clipped_adam(
+    learning_rate: float, epsilon: float, max_grad_norm: float
+) -> optax.GradientTransformation:
+    """Adam on gradients that are clipped by their global norm."""
+    return optax.chain(
+        optax.clip_by_global_norm(max_grad_norm), optax.adam(learning_rate, eps=epsilon)
+    )
 
 
 class Critics(eqx.Module):
