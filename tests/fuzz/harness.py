@@ -17,7 +17,9 @@ from typing import Any
 from ssmarl.core.errors import InputError, RunError
 
 SECONDS = 30
-"""After which a try counts as hanging."""
+"""Of computing, after which a try counts as hanging."""
+WAITING = 10
+"""By how many times longer it may take altogether: on a busy machine it waits for a core."""
 MAX_SHOWN = 10
 """Failures of a target that are kept with their text."""
 
@@ -197,10 +199,16 @@ def _alarm() -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise _Hang
 
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    timers = (
+        (signal.SIGPROF, signal.ITIMER_PROF, SECONDS),
+        (signal.SIGALRM, signal.ITIMER_REAL, WAITING * SECONDS),
+    )
+    old = [signal.signal(number, ring) for number, _, _ in timers]
+    for _, timer, seconds in timers:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        for (number, timer, _), handler in zip(timers, old, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)

@@ -30,8 +30,8 @@ from ssmarl.viz.live.filtering import drawn, explain
 SPARE = 24
 """Obstacles that can be added. Until then they lie far outside, so that shapes never change."""
 MAX_AGENTS = 1000
-MAX_STAGES = 8
-"""Environments that are kept compiled; one more, and all are given up."""
+MAX_STAGES = 4
+"""Environments that are kept compiled, some 30 MB each; one more, and all are given up."""
 MAX_DISTANCE = 1.5
 """Largest coordinate of a moved obstacle or goal, in sides of the world."""
 
