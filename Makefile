@@ -82,7 +82,7 @@ package: .venv/installed-test  ## build sdist and wheel; install the wheel apart
 		print(ssmarl.load("pretrained:navigation").metadata.scenario, "loads from the wheel")'
 
 docs-numbers: .venv/installed  ## renew tables of README and docs, and pages of experiments, from results/
-	$(BIN)/python tools/numbers.py
+	$(BIN)/python tools/tables.py
 	$(BIN)/python tools/pages.py
 
 docs: .venv/installed-test  ## build the documentation site in build/site

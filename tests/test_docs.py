@@ -3,12 +3,14 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ssmarl.cli.main import parse
-from tools import numbers, pages
+from tools import pages, tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,9 +38,20 @@ def test_marked_tables_are_those_of_the_result_files():
     assert len(marked) >= 3
     for page in marked:
         text = page.read_text()
-        assert numbers.renewed(text) == text, f"{page.name}: run make docs-numbers"
+        assert tables.renewed(text) == text, f"{page.name}: run make docs-numbers"
     readme = (ROOT / "README.md").read_text()
-    assert numbers.renewed(readme.replace("2,706", "2,707")) == readme
+    assert tables.renewed(readme.replace("2,706", "2,707")) == readme
+
+
+def test_the_command_that_renews_the_tables_runs():
+    command = [sys.executable, "tools/tables.py", "--check"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    command = [
+        sys.executable,
+        "-c",
+        "import runpy, sys; sys.path.insert(0, 'tools'); runpy.run_path('tools/pages.py')",
+    ]
+    subprocess.run(command, cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("name", pages.stored())
