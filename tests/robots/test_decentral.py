@@ -99,6 +99,25 @@ def test_without_faults_every_step_is_what_one_computer_would_do():
     assert np.abs(found[-1, 0] - found[0, 0]).max() > 0.5
 
 
+def in_double_precision(single):
+    """The weights of a policy in double precision; its file is in single."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float64) if eqx.is_inexact_array(leaf) else leaf, single
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_in_double_precision_every_step_of_an_episode_is_equal(seed):
+    single, env = policy(), brain().env
+    with jax.enable_x64(True):
+        double = in_double_precision(single)
+        found = driven(make_brain(double, env, ROVERC, real=np.float64), room(seed), seed)
+        step = centralised(double, room(seed), np.float64)
+        for (position, velocity), (_, after) in itertools.pairwise(found):
+            np.testing.assert_allclose(after, step(position, velocity), atol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 4])
 def test_without_faults_the_fleet_goes_where_one_computer_would_send_it(seed):
@@ -110,9 +129,7 @@ def test_without_faults_the_fleet_goes_where_one_computer_would_send_it(seed):
     # Files and rooms are in single precision.
     single, env, the_room = policy(), brain().env, room(seed)
     with jax.enable_x64(True):
-        double = jax.tree.map(
-            lambda leaf: leaf.astype(jnp.float64) if eqx.is_inexact_array(leaf) else leaf, single
-        )
+        double = in_double_precision(single)
         found = driven(make_brain(double, env, ROVERC, real=np.float64), the_room, seed)
         step = centralised(double, the_room, np.float64)
         position, velocity = found[0]
