@@ -174,7 +174,7 @@ def _loop(build: Builder, equation: JaxprEqn, values: list[Value]) -> list[Value
     from onnx import TensorProto, helper
 
     params, inner = equation.params, equation.params["jaxpr"]
-    carries, consts = params["num_carry"], params["num_consts"]
+    consts, carries = _loop_sizes(params)
     if len(inner.out_avals) != carries or params["reverse"]:
         raise InputError("onnx: a loop that collects values has no rule (use --format stablehlo)")
     body = build.body()
@@ -206,6 +206,14 @@ def _loop(build: Builder, equation: JaxprEqn, values: list[Value]) -> list[Value
     rounds = build.constant(params["length"], np.int64)
     inputs = (rounds, build.constant(True), *start)
     return list(build.add_many("Loop", inputs, carries, body=graph))
+
+
+def _loop_sizes(params: dict[str, Any]) -> tuple[int, int]:
+    """Number of constants, and of values carried from round to round."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = params["ft_in"].unpack()  # from JAX 0.12 on
+    return len(constants), len(carried)
 
 
 def _name(build: Builder, value: Value) -> str:
