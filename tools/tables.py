@@ -236,7 +236,36 @@ def worst_cases() -> str:
     return table(" | ".join(["layout", *names]), rows)
 
 
+def make_run() -> str:
+    """What `make run` ends with, with and without the certificate."""
+
+    def reward(row: Figures) -> str:
+        name, unit = ("reward_team", "") if row["num_agents"] < 13 else ("reward_agent", "/agent")
+        return f"{row[name]:,.0f} ± {half(row, name):,.0f}{unit}"
+
+    certified = load("results/make-run/eval-certificate.json")
+    rows = []
+    for row in load("results/make-run/eval.json"):
+        safer = one(certified, num_agents=row["num_agents"])
+        rows.append(
+            [
+                f"{row['num_agents']}",
+                f"{row['episode_length']}",
+                reward(row),
+                f"{row['cost_agent']:.2f} ± {half(row, 'cost_agent'):.2f}",
+                percent(row["success"]),
+                f"{100 * row['safe']:.1f} % ± {100 * half(row, 'safe'):.1f}",
+                reward(safer),
+                percent(safer["success"]),
+                percent(safer["safe"]),
+            ]
+        )
+    head = "n | T | reward | cost/agent | success | safe agents"
+    return table(f"{head} | certified: reward | success | safe agents", rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "make-run": make_run,
     "paper-world": paper_world,
     "clipped-world": clipped_world,
     "shipped": shipped,
