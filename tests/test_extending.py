@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import ssmarl
-from ssmarl import testing
+from ssmarl import Body, testing
 from ssmarl.algos import ALGORITHMS
 from ssmarl.cli.main import main
 from ssmarl.env.costs import COSTS
@@ -66,6 +66,22 @@ def test_broken_extensions_fail_their_contracts():
 
     with pytest.raises(AssertionError, match="brake must stop"):
         testing.check_dynamics(Slippery(damping=0.01))
+
+    class Lagged(DoubleIntegrator):
+        """The thrust follows the action, and nobody observes it."""
+
+        def initial(self, position, key):
+            return Body(position, jnp.zeros_like(position), jnp.zeros_like(position))
+
+        def step(self, params, body, action, force):
+            thrust = 0.5 * (body.internal + action)
+            return dataclasses.replace(super().step(params, body, thrust, force), internal=thrust)
+
+        def body(self, observed):
+            return Body(observed[:, :2], observed[:, 2:], jnp.zeros_like(observed[:, :2]))
+
+    with pytest.raises(AssertionError, match="body must determine the motion"):
+        testing.check_dynamics(Lagged(name="lagged"))
     navigation = SCENARIOS["navigation"]
     ranked = dataclasses.replace(
         navigation, name="ranked", reward=lambda now: now.distance * jnp.arange(len(now.distance))
