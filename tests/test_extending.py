@@ -297,6 +297,15 @@ def test_the_record_that_was_named_or_none(body, args, message, tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
+def test_a_file_with_another_record_under_a_built_in_name_is_refused_as_a_whole(tmp_path):
+    """Otherwise `--load mine.py --scenario navigation` would silently run the built-in one."""
+    mine = tmp_path / "mine.py"
+    change = "reward=lambda now: -now.distance"
+    mine.write_text(TWINS.format(f"N = dataclasses.replace(SCENARIOS['navigation'], {change})"))
+    with pytest.raises(ssmarl.InputError, match="'navigation' is built in"):
+        ssmarl.load_file(mine)
+
+
 def test_built_in_dynamics_with_other_numbers_have_a_name_of_their_own(tmp_path):
     (tmp_path / "mine.py").write_text(
         TWINS.format("HEAVY = DoubleIntegrator(mass=2.0, name='heavy')\nSAME = DoubleIntegrator()")

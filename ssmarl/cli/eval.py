@@ -37,7 +37,7 @@ FILTERED = (
 )
 """Behind a safety filter: share of agent-steps it changed, and how often it guaranteed nothing."""
 OVERRULED = 0.9
-"""Share of replaced actions above which the policy has hardly any say."""
+"""Share of replaced actions above which a warning is printed."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def _caption(results: list[Result]) -> str | None:
     shares = [result.figures.get("filter_interventions", 0.0) for result in results]
     if max(shares) > OVERRULED:
         texts.append(
-            f"the filter replaced {max(shares):.0%} of all actions: does the agents' braking stop "
-            "them? (ssmarl.testing.check_dynamics)"
+            f"the filter replaced {max(shares):.0%} of all actions: check that braking stops the "
+            "agents (ssmarl.testing.check_dynamics)"
         )
     return "; ".join(texts) or None
 

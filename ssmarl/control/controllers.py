@@ -184,9 +184,8 @@ def unfiltered(name: str | Path) -> Bare:
 
 def with_filter(bare: Bare, filter: str | None, liveness: tuple[str, ...] = DEFAULT) -> Controller:
     """A controller behind a safety filter; None: as it is."""
-    scripted = (
-        isinstance(bare, Scripted) and liveness == DEFAULT
-    )  # a driver has no liveness of its own
+    # By default a driver has no liveness.
+    scripted = isinstance(bare, Scripted) and liveness == DEFAULT
     targets = bare.metadata.goal_edges == "target"
     rungs = chosen_rungs(liveness, filter == "certificate" and targets and not scripted)
     if filter in (None, NO_FILTER):

@@ -104,15 +104,15 @@ class Registry(Generic[T]):
         return self._sources.get(name)
 
     def collect(self, module: ModuleType, source: SourceFile) -> None:
-        """Register every record that a user's module defines.
-
-        Built-in records with other numbers are left out: they are refused where they are named.
-        """
+        """Register every record that a user's module defines; built-in ones may be imported."""
         found: dict[str, tuple[str, T]] = {}
         for key, value in vars(module).items():
-            if not self._holds(value) or self._is_builtin(value):
+            if not self._holds(value):
                 continue
             name = _name(value)
+            if name in self._builtin:
+                self._refuse_builtin(value)
+                continue
             other, first = found.setdefault(name, (key, value))
             if first is not value and first != value:
                 raise InputError(
@@ -125,14 +125,10 @@ class Registry(Generic[T]):
     def _holds(self, value: Any) -> bool:
         return isinstance(value, self.kind) and not isinstance(value, type)
 
-    def _is_builtin(self, value: Any) -> bool:
-        """Whether it has the name of a built-in record."""
-        return _name(value) in self._builtin
-
     def _refuse_builtin(self, record: T) -> None:
         """Refuse another record under a built-in name: stored by name, it would be that one."""
         name = _name(record)
-        if self._is_builtin(record) and self._records[name] != record:
+        if name in self._builtin and self._records[name] != record:
             raise InputError(
                 f"{self.what} {name!r} is built in: give yours another name (name='...')"
             )

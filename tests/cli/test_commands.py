@@ -14,6 +14,7 @@ from ssmarl.bench.env import bench_env
 from ssmarl.bench.filter import measure_filter
 from ssmarl.bench.scale import measure
 from ssmarl.cli import bench
+from ssmarl.cli.eval import _caption
 from ssmarl.cli.main import main, parse
 from ssmarl.cli.train import Train
 from ssmarl.core.config import flat
@@ -21,6 +22,7 @@ from ssmarl.env.costs import COSTS
 from ssmarl.env.dynamics import DYNAMICS
 from ssmarl.env.layouts import LAYOUTS
 from ssmarl.env.scenarios import SCENARIOS
+from ssmarl.eval.evaluate import Result
 from ssmarl.train.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -346,3 +348,12 @@ def test_wrong_training_and_evaluation_is_one_line(args, complaint, capsys, tmp_
     assert complaint in error
     assert len(error.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+def test_a_filter_that_replaces_nearly_everything_is_reported():
+    def caption(share):
+        figures = {"num_agents": 2, "episodes": 1, "episode_length": 5, "cost_team": 0.0}
+        return _caption([Result(figures | {"filter_interventions": share}, {})])
+
+    assert "the filter replaced 95% of all actions" in (caption(0.95) or "")
+    assert "replaced" not in (caption(0.5) or "")
